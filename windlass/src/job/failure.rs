@@ -1,0 +1,218 @@
+//! How an attempt can go wrong: a category that decides what happens next, a code, and words for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// Longest message kept, in bytes; longer ones are cut.
+pub const MESSAGE_BYTES_MAX: usize = 8 * 1024;
+/// Longest code kept, in bytes; longer ones are cut.
+pub const CODE_BYTES_MAX: usize = 255;
+/// Longest chain of causes kept; it bounds the row, and nobody reads further.
+pub const CAUSES_MAX: usize = 16;
+
+/// Code of a panic.
+pub const CODE_PANIC: &str = "panic";
+/// Code of a lease that expired under its holder.
+pub const CODE_LEASE_EXPIRED: &str = "lease_expired";
+/// Code of a job whose lifetime ended.
+pub const CODE_LIFETIME: &str = "lifetime";
+/// Code of a job that ended because a dependency did.
+pub const CODE_DEPENDENCY: &str = "dependency";
+/// Code of a payload that its handler cannot read.
+pub const CODE_INVALID_PAYLOAD: &str = "invalid_payload";
+/// Code of an attempt that ran longer than its execution timeout.
+pub const CODE_EXECUTION_TIMEOUT: &str = "execution_timeout";
+/// Code of an attempt that was cancelled.
+pub const CODE_CANCELLED: &str = "cancelled";
+/// Code of an attempt that shutdown interrupted, where `interrupts = count`.
+pub const CODE_INTERRUPTED: &str = "interrupted";
+/// Code of a job that an operator dead-lettered.
+pub const CODE_OPERATOR: &str = "operator";
+
+/// What kind of failure it was; every failure has exactly one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Category {
+    /// Transient: worth trying again.
+    Temporary = 0,
+    /// Will not get better by trying again.
+    Permanent = 1,
+    /// Ran longer than allowed.
+    Timeout = 2,
+    /// Was cancelled while running.
+    Cancelled = 3,
+    /// The process or the system failed, not the work: a panic, a lost lease.
+    System = 4,
+}
+
+impl Category {
+    /// All five.
+    pub const ALL: [Category; 5] =
+        [Category::Temporary, Category::Permanent, Category::Timeout, Category::Cancelled, Category::System];
+
+    /// Lower case, as in SQL, JSON and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Category::Temporary => "temporary",
+            Category::Permanent => "permanent",
+            Category::Timeout => "timeout",
+            Category::Cancelled => "cancelled",
+            Category::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Category {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How a handler says that it failed.
+///
+/// Any error becomes a temporary failure by `?`, with its chain of causes. It is not an error type itself, so that the
+/// conversion can exist.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub(crate) category: Category,
+    pub(crate) code: Option<String>,
+    pub(crate) message: String,
+    pub(crate) causes: Vec<String>,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) dead_letter: bool,
+}
+
+impl Failure {
+    /// A transient failure: tried again after the backoff.
+    pub fn temporary(message: impl fmt::Display) -> Self {
+        Failure::new(Category::Temporary, None, message)
+    }
+
+    /// A failure that trying again cannot mend: the job ends FAILED.
+    pub fn permanent(code: impl Into<String>, message: impl fmt::Display) -> Self {
+        Failure::new(Category::Permanent, Some(code.into()), message)
+    }
+
+    /// Straight to DEAD_LETTER, whatever attempts are left.
+    pub fn dead_letter(code: impl Into<String>, message: impl fmt::Display) -> Self {
+        Failure { dead_letter: true, ..Failure::permanent(code, message) }
+    }
+
+    /// A failure of any category.
+    pub fn new(category: Category, code: Option<String>, message: impl fmt::Display) -> Self {
+        Failure {
+            category,
+            code: code.map(|code| cut(code, CODE_BYTES_MAX)),
+            message: cut(message.to_string(), MESSAGE_BYTES_MAX),
+            causes: Vec::new(),
+            retry_after: None,
+            dead_letter: false,
+        }
+    }
+
+    /// Tries again after this long instead of the computed backoff.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = Some(delay);
+        self
+    }
+
+    /// Names a code, for filters and alerts.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(cut(code.into(), CODE_BYTES_MAX));
+        self
+    }
+
+    /// Adds what caused it, outermost first.
+    #[must_use]
+    pub fn with_causes<C: fmt::Display>(mut self, causes: impl IntoIterator<Item = C>) -> Self {
+        let texts = causes.into_iter().take(CAUSES_MAX);
+        self.causes = texts.map(|cause| cut(cause.to_string(), MESSAGE_BYTES_MAX)).collect();
+        self
+    }
+
+    /// Its category.
+    pub fn category(&self) -> Category {
+        self.category
+    }
+
+    /// What is kept of it, with the time it happened.
+    pub fn recorded(&self, at: Timestamp) -> FailureRecord {
+        FailureRecord {
+            category: self.category,
+            code: self.code.clone(),
+            message: self.message.clone(),
+            causes: self.causes.clone(),
+            at,
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut causes = Vec::new();
+        let mut next = error.source();
+        while let Some(cause) = next.filter(|_| causes.len() < CAUSES_MAX) {
+            causes.push(cause.to_string());
+            next = cause.source();
+        }
+        Failure::temporary(&error).with_causes(causes)
+    }
+}
+
+/// A failure as it is kept on the job and on the attempt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FailureRecord {
+    /// What kind it was.
+    pub category: Category,
+    /// A code for filters and alerts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Words for people, at most 8 KiB.
+    pub message: String,
+    /// What caused it, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
+    /// When it was recorded, by the store's clock.
+    pub at: Timestamp,
+}
+
+/// At most `max` bytes of `text`, on a character boundary, without NUL (which no SQL text can hold).
+pub(crate) fn cut(mut text: String, max: usize) -> String {
+    if text.contains('\0') {
+        text = text.replace('\0', "\u{fffd}");
+    }
+    if text.len() > max {
+        text.truncate(text.floor_char_boundary(max));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f1_messages_are_cut_at_8_kib_on_a_character() {
+        let failure = Failure::temporary("é".repeat(5000));
+        assert_eq!(failure.message.len(), MESSAGE_BYTES_MAX);
+        assert_eq!(Failure::temporary("a".to_owned() + &"é".repeat(5000)).message.len(), MESSAGE_BYTES_MAX - 1);
+        assert_eq!(Failure::temporary("a\0b").message, "a\u{fffd}b");
+    }
+
+    #[test]
+    fn any_error_is_temporary_and_keeps_its_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer")]
+        struct Outer(#[source] std::fmt::Error);
+        let failure = Failure::from(Outer(std::fmt::Error));
+        assert_eq!(failure.category(), Category::Temporary);
+        assert_eq!(failure.causes.len(), 1);
+    }
+}

@@ -1,0 +1,265 @@
+//! The exclusive right to a job for a time, and the only way to settle it.
+//!
+//! A [`Lease`] comes from a claim, cannot be copied, and is used up by deciding. What it yields, a [`Settlement`], is all
+//! that a store takes, so deciding twice does not compile:
+//!
+//! ```compile_fail
+//! fn twice(lease: windlass::Lease) {
+//!     let first = lease.complete(None);
+//!     let second = lease.complete(None);
+//! }
+//! ```
+//!
+//! nor does keeping a copy:
+//!
+//! ```compile_fail
+//! fn copy(lease: &windlass::Lease) -> windlass::Lease {
+//!     lease.clone()
+//! }
+//! ```
+//!
+//! nor does making a settlement without a lease:
+//!
+//! ```compile_fail
+//! fn forge(key: windlass::LeaseKey) -> windlass::Settlement {
+//!     windlass::Settlement { key, ..todo!() }
+//! }
+//! ```
+//!
+//! A made-up token gets no further than the store, which checks it in the statement that writes (rule L2).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+use super::id::{AttemptId, JobId, LeaseToken};
+use super::options::{JobSpec, Limits};
+use super::payload::Payload;
+use super::record::{JobRecord, Outcome, Reason, ReasonKind};
+use super::retry::{DELAY_MAX, Random};
+use super::state::Event;
+use super::verdict::Verdict;
+use crate::error::{Error, Result};
+
+/// Most children that one completion may spawn; as many as one job may wait for.
+pub const SPAWN_MAX: usize = 1000;
+
+/// What a lease is recognised by: enough to extend it or to save under it, not enough to settle.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LeaseKey {
+    /// The job.
+    pub job: JobId,
+    /// The secret drawn at the claim.
+    pub token: LeaseToken,
+}
+
+/// Why a lease does not hold, in the order in which it is checked (rule L2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stale {
+    /// The job is not running, or does not exist.
+    NotRunning,
+    /// The lease has expired, whether or not somebody else has the job by now.
+    Expired,
+    /// Somebody else holds the job.
+    Mismatch,
+}
+
+impl Stale {
+    /// Checks a token against a job; the one place that knows the order of the checks.
+    pub fn check(
+        running: bool,
+        expires_at: Option<crate::Timestamp>,
+        now: crate::Timestamp,
+        matches: bool,
+    ) -> Result<(), Stale> {
+        if !running {
+            Err(Stale::NotRunning)
+        } else if expires_at.is_none_or(|expires_at| now >= expires_at) {
+            Err(Stale::Expired)
+        } else if !matches {
+            Err(Stale::Mismatch)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Lower case, as in JSON and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Stale::NotRunning => "not_running",
+            Stale::Expired => "expired",
+            Stale::Mismatch => "mismatch",
+        }
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stale::NotRunning => "the job is not running",
+            Stale::Expired => "the lease has expired",
+            Stale::Mismatch => "another lease holds the job",
+        })
+    }
+}
+
+/// The exclusive right to a job for a time.
+#[derive(Debug)]
+pub struct Lease {
+    key: LeaseKey,
+    version: u64,
+    attempt: u32,
+    failures: u32,
+    spec: Arc<JobSpec>,
+}
+
+impl Lease {
+    /// The lease that `job`, which a store has just claimed or which its holder presents again, is held under.
+    ///
+    /// For stores and for servers that speak for a remote holder. A wrong token makes a lease that every store refuses.
+    pub fn granted(job: &JobRecord, token: LeaseToken) -> Self {
+        Lease {
+            key: LeaseKey { job: job.id, token },
+            version: job.lease_version,
+            attempt: job.attempt,
+            failures: job.failures,
+            spec: Arc::clone(&job.spec),
+        }
+    }
+
+    /// The job.
+    pub fn job(&self) -> JobId {
+        self.key.job
+    }
+
+    /// What it is recognised by.
+    pub fn key(&self) -> LeaseKey {
+        self.key
+    }
+
+    /// Its number, which only grows: a fencing token for other systems (rule L9).
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The attempt it is for, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The attempt's own id.
+    pub fn attempt_id(&self) -> AttemptId {
+        AttemptId::of(self.key.job, self.version)
+    }
+
+    /// The work is done.
+    pub fn complete(self, result: Option<Payload>) -> Settlement {
+        let verdict = Verdict::of(Event::Completed);
+        Settlement { result, ..self.settle(Outcome::Completed, verdict.clone(), verdict) }
+    }
+
+    /// The attempt failed; its category and the job's policy decide what follows.
+    pub fn fail(self, failure: Failure, random: Random<'_>) -> Settlement {
+        let outcome = if failure.dead_letter { Outcome::DeadLettered } else { Outcome::Failed };
+        let cancelled = cancelled(Some(failure.clone()));
+        let verdict = Verdict::of_failure(&self.spec.options.retry, self.failures, failure, random);
+        self.settle(outcome, verdict, cancelled)
+    }
+
+    /// Not now: run again after this long. Does not count as a failure.
+    pub fn snooze(self, delay: Duration) -> Settlement {
+        let verdict = Verdict { delay: Some(delay.min(DELAY_MAX)), ..Verdict::of(Event::Snoozed) };
+        self.settle(Outcome::Snoozed, verdict, cancelled(None))
+    }
+
+    /// The holder ends the job as cancelled.
+    pub fn cancel(self) -> Settlement {
+        self.settle(Outcome::Cancelled, cancelled(None), cancelled(None))
+    }
+
+    /// Gives the job back before its handler started. Does not count as a failure.
+    pub fn release(self) -> Settlement {
+        self.settle(Outcome::Released, Verdict::of(Event::Released), cancelled(None))
+    }
+
+    /// Gives the job back because the worker shuts down. Does not count unless the policy says so.
+    pub fn interrupt(self) -> Settlement {
+        let verdict = Verdict::of_interrupt(&self.spec.options.retry, self.failures);
+        self.settle(Outcome::Interrupted, verdict, cancelled(None))
+    }
+
+    fn settle(self, outcome: Outcome, verdict: Verdict, if_cancel_asked: Verdict) -> Settlement {
+        Settlement { key: self.key, outcome, verdict, if_cancel_asked, result: None, children: Vec::new() }
+    }
+}
+
+/// What the attempt comes to when cancel had been asked for and it did not succeed (S14).
+fn cancelled(failure: Option<Failure>) -> Verdict {
+    Verdict {
+        counted: failure.is_some(),
+        ..Verdict::ending(Event::CancelSettled, Reason::of(ReasonKind::Cancelled), failure)
+    }
+}
+
+/// A decision about a running job, made by its lease holder. May be sent again when the answer was lost (rule L4).
+#[derive(Debug)]
+pub struct Settlement {
+    key: LeaseKey,
+    outcome: Outcome,
+    verdict: Verdict,
+    if_cancel_asked: Verdict,
+    result: Option<Payload>,
+    children: Vec<JobSpec>,
+}
+
+impl Settlement {
+    /// Spawns children, stored in the same transaction as the completion (FAN_OUT).
+    ///
+    /// Refused for anything but a completion, and for more than 1,000. Their dependencies may name each other by
+    /// place and the completing job by id.
+    pub fn spawn(mut self, children: Vec<JobSpec>) -> Result<Self> {
+        if self.outcome != Outcome::Completed {
+            return Err(Error::invalid("spawn", "only a completion can spawn jobs"));
+        }
+        let count = children.len();
+        if count > SPAWN_MAX {
+            return Err(Error::invalid("spawn", format!("must be at most {SPAWN_MAX} jobs, are {count}")));
+        }
+        self.children = children;
+        Ok(self)
+    }
+
+    /// Refuses a result over the payload limit.
+    pub fn check(&self, limits: &Limits) -> Result<()> {
+        self.result.as_ref().map_or(Ok(()), |result| result.check_size("result", limits.payload_bytes()))
+    }
+
+    /// The lease it is made under.
+    pub fn key(&self) -> LeaseKey {
+        self.key
+    }
+
+    /// What the holder said: two settlements of one lease with the same outcome are the same (rule L4).
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// What it does to the job; `cancel_asked` is the store's knowledge of the moment of writing.
+    pub fn verdict(&self, cancel_asked: bool) -> &Verdict {
+        if cancel_asked { &self.if_cancel_asked } else { &self.verdict }
+    }
+
+    /// The result of a completion.
+    pub fn result(&self) -> Option<&Payload> {
+        self.result.as_ref()
+    }
+
+    /// The jobs that a completion spawns.
+    pub fn children(&self) -> &[JobSpec] {
+        &self.children
+    }
+}

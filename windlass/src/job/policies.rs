@@ -1,0 +1,123 @@
+//! Whose settings win: the job's own, then its type's, its queue's, the system's (rule R3).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::id::{JobType, QueueName};
+use super::options::Timeouts;
+use super::retry::RetryPolicy;
+
+/// Settings that someone made; what is `None` is left to the next in line.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PolicyPatch {
+    /// The whole retry policy.
+    pub retry: Option<RetryPolicy>,
+    /// Only the number of attempts; wins over the policy's own.
+    pub max_attempts: Option<u32>,
+    /// The execution timeout; `Some(None)` for no limit.
+    pub execution: Option<Option<Duration>>,
+    /// The visibility timeout.
+    pub visibility: Option<Duration>,
+    /// The lifetime; `Some(None)` for no limit.
+    pub lifetime: Option<Option<Duration>>,
+}
+
+/// The settings of the system, of queues and of types.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Policies {
+    system: PolicyPatch,
+    queues: HashMap<QueueName, PolicyPatch>,
+    types: HashMap<JobType, PolicyPatch>,
+}
+
+impl Policies {
+    /// Sets what holds where nothing nearer says otherwise.
+    #[must_use]
+    pub fn system(mut self, patch: PolicyPatch) -> Self {
+        self.system = patch;
+        self
+    }
+
+    /// Sets what holds for the jobs of a queue.
+    #[must_use]
+    pub fn queue(mut self, queue: QueueName, patch: PolicyPatch) -> Self {
+        self.queues.insert(queue, patch);
+        self
+    }
+
+    /// Sets what holds for the jobs of a type.
+    #[must_use]
+    pub fn job_type(mut self, job_type: JobType, patch: PolicyPatch) -> Self {
+        self.types.insert(job_type, patch);
+        self
+    }
+
+    /// The policy and timeouts in force for a job with these settings of its own.
+    pub fn resolve(&self, own: &PolicyPatch, job_type: &JobType, queue: &QueueName) -> (RetryPolicy, Timeouts) {
+        let line = [Some(own), self.types.get(job_type), self.queues.get(queue), Some(&self.system)];
+        let line = || line.iter().copied().flatten();
+        let mut retry = line().find_map(|patch| patch.retry.clone()).unwrap_or_default();
+        if let Some(attempts) = attempts_in_force(line()) {
+            retry.max_attempts = attempts;
+        }
+        let standard = Timeouts::default();
+        let timeouts = Timeouts {
+            execution: line().find_map(|patch| patch.execution).unwrap_or(standard.execution),
+            visibility: line().find_map(|patch| patch.visibility).unwrap_or(standard.visibility),
+            lifetime: line().find_map(|patch| patch.lifetime).unwrap_or(standard.lifetime),
+        };
+        (retry, timeouts)
+    }
+}
+
+/// The nearest `max_attempts`, unless a whole policy is nearer.
+fn attempts_in_force<'a>(line: impl Iterator<Item = &'a PolicyPatch>) -> Option<u32> {
+    for patch in line {
+        if patch.max_attempts.is_some() || patch.retry.is_some() {
+            return patch.max_attempts;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempts(n: u32) -> PolicyPatch {
+        PolicyPatch { max_attempts: Some(n), ..PolicyPatch::default() }
+    }
+
+    #[test]
+    fn r3_the_nearest_setting_wins() {
+        let mail = JobType::new("mail").expect("name");
+        let bulk = QueueName::new("bulk").expect("name");
+        let other = QueueName::default();
+        let policies = Policies::default().system(attempts(9));
+        let resolved = |policies: &Policies, own: &PolicyPatch, queue: &QueueName| {
+            policies.resolve(own, &mail, queue).0.max_attempts
+        };
+        assert_eq!(resolved(&policies, &PolicyPatch::default(), &bulk), 9);
+        let policies = policies.queue(bulk.clone(), attempts(8));
+        assert_eq!(resolved(&policies, &PolicyPatch::default(), &bulk), 8);
+        assert_eq!(resolved(&policies, &PolicyPatch::default(), &other), 9);
+        let policies = policies.job_type(mail.clone(), attempts(7));
+        assert_eq!(resolved(&policies, &PolicyPatch::default(), &bulk), 7);
+        assert_eq!(resolved(&policies, &attempts(6), &bulk), 6);
+    }
+
+    #[test]
+    fn a_whole_policy_brings_its_own_attempts() {
+        let own = PolicyPatch { retry: Some(RetryPolicy::responsive()), ..PolicyPatch::default() };
+        let policies = Policies::default().system(attempts(9));
+        let mail = JobType::new("mail").expect("name");
+        assert_eq!(policies.resolve(&own, &mail, &QueueName::default()).0.max_attempts, 4);
+    }
+
+    #[test]
+    fn no_limit_is_a_setting_too() {
+        let own = PolicyPatch { lifetime: Some(None), ..PolicyPatch::default() };
+        let mail = JobType::new("mail").expect("name");
+        assert_eq!(Policies::default().resolve(&own, &mail, &QueueName::default()).1.lifetime, None);
+    }
+}

@@ -1,0 +1,14 @@
+//! Durable background jobs.
+
+pub mod clock;
+pub mod error;
+pub mod job;
+pub mod schedule;
+pub mod store;
+pub mod time;
+pub mod workflow;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, Result};
+pub use job::*;
+pub use time::Timestamp;
