@@ -46,7 +46,7 @@ pub use record::{
     ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo,
     LogLine, Outcome, PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions,
 };
-pub use retry::{ATTEMPTS_MAX, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, Random, RetryPolicy, Strategy};
+pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, Random, RetryPolicy};
 pub use state::{Event, IllegalTransition, SimpleState, State};
 pub use verdict::{CancelVerdict, Verdict};
 

@@ -23,7 +23,7 @@ pub type Random<'a> = &'a mut dyn FnMut() -> f64;
 /// How the delay grows with the number of failures.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum Backoff {
     /// Always `initial`.
     Constant,
     /// `initial × n`.
@@ -65,7 +65,7 @@ pub enum Lost {
 #[serde(deny_unknown_fields)]
 pub struct RetryPolicy {
     /// How the delay grows.
-    pub strategy: Strategy,
+    pub strategy: Backoff,
     /// The first delay.
     #[serde(with = "super::micros")]
     pub initial: Duration,
@@ -93,7 +93,7 @@ impl RetryPolicy {
     /// The default: exponential from 1 s, doubling, at most 1 h, ± 10 %, 3 attempts.
     pub fn standard() -> Self {
         RetryPolicy {
-            strategy: Strategy::Exponential { multiplier: 2.0 },
+            strategy: Backoff::Exponential { multiplier: 2.0 },
             initial: Duration::from_secs(1),
             max: Duration::from_secs(3600),
             jitter: Jitter::Proportional(0.1),
@@ -119,7 +119,7 @@ impl RetryPolicy {
     /// Always the same delay, without jitter.
     pub fn constant(delay: Duration, max_attempts: u32) -> Self {
         RetryPolicy {
-            strategy: Strategy::Constant,
+            strategy: Backoff::Constant,
             initial: delay,
             max: delay,
             jitter: Jitter::None,
@@ -134,9 +134,9 @@ impl RetryPolicy {
         let max = self.max.as_secs_f64();
         let initial = self.initial.as_secs_f64();
         let plain = match self.strategy {
-            Strategy::Constant => initial,
-            Strategy::Linear => initial * f64::from(n),
-            Strategy::Exponential { multiplier } => initial * multiplier.powf(f64::from(n - 1)),
+            Backoff::Constant => initial,
+            Backoff::Linear => initial * f64::from(n),
+            Backoff::Exponential { multiplier } => initial * multiplier.powf(f64::from(n - 1)),
         };
         let plain = clamp(plain, max);
         let spread = match self.jitter {
@@ -167,7 +167,7 @@ impl RetryPolicy {
                 format!("initial {:?} and max {:?} must satisfy initial ≤ max ≤ 366 days", self.initial, self.max);
             return Err(Error::invalid("backoff", problem));
         }
-        if let Strategy::Exponential { multiplier } = self.strategy
+        if let Backoff::Exponential { multiplier } = self.strategy
             && !(1.0..=1000.0).contains(&multiplier)
         {
             return Err(Error::invalid("backoff", format!("multiplier must be 1 to 1000, is {multiplier}")));
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn linear_and_constant_are_capped() {
         let linear = RetryPolicy {
-            strategy: Strategy::Linear,
+            strategy: Backoff::Linear,
             jitter: Jitter::None,
             max: Duration::from_secs(5),
             ..RetryPolicy::standard()
@@ -247,11 +247,11 @@ mod tests {
         assert_eq!(seconds(&policy, 3, 0.5), 3.5);
     }
 
-    fn any_policy() -> impl Strategy_<Value = RetryPolicy> {
+    fn any_policy() -> impl Strategy<Value = RetryPolicy> {
         let strategy = prop_oneof![
-            Just(Strategy::Constant),
-            Just(Strategy::Linear),
-            (1.0..1000.0).prop_map(|multiplier| Strategy::Exponential { multiplier }),
+            Just(Backoff::Constant),
+            Just(Backoff::Linear),
+            (1.0..1000.0).prop_map(|multiplier| Backoff::Exponential { multiplier }),
         ];
         let jitter = prop_oneof![
             Just(Jitter::None),
@@ -267,7 +267,6 @@ mod tests {
             ..RetryPolicy::standard()
         })
     }
-    use proptest::strategy::Strategy as Strategy_;
 
     proptest! {
         #[test]
@@ -289,8 +288,8 @@ mod tests {
             RetryPolicy { max_attempts: 101, ..standard() },
             RetryPolicy { initial: Duration::from_secs(7200), ..standard() },
             RetryPolicy { max: Duration::MAX, ..standard() },
-            RetryPolicy { strategy: Strategy::Exponential { multiplier: f64::NAN }, ..standard() },
-            RetryPolicy { strategy: Strategy::Exponential { multiplier: 0.5 }, ..standard() },
+            RetryPolicy { strategy: Backoff::Exponential { multiplier: f64::NAN }, ..standard() },
+            RetryPolicy { strategy: Backoff::Exponential { multiplier: 0.5 }, ..standard() },
             RetryPolicy { jitter: Jitter::Proportional(-0.1), ..standard() },
             RetryPolicy { retry_on: vec![Category::Permanent], ..standard() },
         ];
