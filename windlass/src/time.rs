@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The last moment that has an RFC 3339 form: the end of the year 9999.
-    pub const MAX: Timestamp = Timestamp(253_402_207_200_999_999);
+    /// The last moment that has an RFC 3339 form: nearly the end of the year 9999.
+    pub const MAX: Timestamp = Timestamp(253_402_207_200_000_000);
     /// The first moment that Windlass counts: 1970-01-01T00:00:00Z.
     pub const EPOCH: Timestamp = Timestamp(0);
 

@@ -49,8 +49,8 @@ pub struct JobRecord {
     pub generation: u32,
     /// The moment that gives its place among the SCHEDULED jobs of its priority; ties go by submission.
     pub position: Timestamp,
-    /// The most urgent of its own priority and those it inherits.
-    pub effective_priority: Priority,
+    /// The most urgent priority among the jobs it depends on, if it inherits one.
+    pub inherited_priority: Option<Priority>,
     /// When it was submitted.
     pub created_at: Timestamp,
     /// When its state last changed.
@@ -481,8 +481,19 @@ impl JobRecord {
         })
     }
 
+    /// The most urgent of its own priority and the one it inherits (W3).
+    pub fn effective_priority(&self) -> Priority {
+        let own = self.spec.priority;
+        self.inherited_priority.map_or(own, |inherited| inherited.min(own))
+    }
+
     /// The order in which SCHEDULED jobs of one queue are claimed (D5); `sequence` counts submissions.
     pub fn claim_order(&self, sequence: u64) -> (Priority, Timestamp, u64) {
-        (self.effective_priority, self.position, sequence)
+        (self.effective_priority(), self.position, sequence)
+    }
+
+    /// The job that this one's bad end began with: itself, unless it died of a dependency (W2).
+    pub fn root_cause(&self) -> JobId {
+        self.reason.as_ref().and_then(|reason| reason.cause).unwrap_or(self.id)
     }
 }

@@ -1,1 +1,154 @@
-//! Stores.
+//! Where jobs live: the one trait that every store implements, in pipeline order.
+//!
+//! A store has no policy. It is handed checked values, applies decisions of the pure core in one transaction each, and
+//! answers. It owns the clock. Whoever writes one holds it against [`conformance`](self::conformance).
+//!
+//! The types that go in and out are in [`request`] and [`answer`].
+
+pub mod answer;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod memory;
+pub mod request;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+pub use answer::*;
+pub use memory::MemoryStore;
+pub use request::*;
+
+use crate::error::Result;
+use crate::job::{
+    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale,
+    WorkflowId,
+};
+use crate::schedule::ScheduleRecord;
+use crate::time::Timestamp;
+use crate::workflow::{Submission, WorkflowRecord};
+
+/// A place where jobs live.
+///
+/// Every method is one transaction: it happens whole or not at all, and what it acknowledged stays. Methods may be
+/// called from any number of tasks at once. Dropping a call's future may leave it done or undone, never half-done.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// What kind of store this is, for logs: `memory`, `sqlite`, `postgres`.
+    fn kind(&self) -> &'static str;
+
+    /// The store's time, which decides everything (rule L8).
+    async fn now(&self) -> Result<Timestamp>;
+
+    // In: jobs come to rest in PENDING, DELAYED or SCHEDULED.
+
+    /// Stores a batch: all of its jobs, or none and the reason why not.
+    async fn insert(&self, submission: Submission) -> Result<Inserted>;
+
+    // Through: a lease holder's calls, each fenced by its token in the statement that writes.
+
+    /// Takes runnable jobs under a lease (rule L1).
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>>;
+
+    /// Heartbeats for many leases at once (rule L5); one answer for each, in order.
+    ///
+    /// A lease time of `None` is each job's visibility timeout.
+    async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>>;
+
+    /// Keeps checkpoints, progress and log lines of running attempts; one answer for each, in order.
+    async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>>;
+
+    /// Ends attempts; one answer for each, in order. One bad entry never fails the others.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>>;
+
+    /// One bounded step of upkeep: ends lifetimes, takes back expired leases, fires schedules, prunes.
+    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport>;
+
+    // Reading.
+
+    /// The jobs with these ids, in order; `None` for one that does not exist.
+    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
+
+    /// Jobs that match, newest first, a page at a time.
+    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>>;
+
+    /// How many jobs match, counted no further than `cap`.
+    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64>;
+
+    /// The attempts of a job, oldest first, the running one included.
+    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;
+
+    /// The log lines of a job's kept attempts, oldest first.
+    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>>;
+
+    /// Every reason why a job is not running now (rule O5).
+    async fn explain(&self, job: JobId) -> Result<Explanation>;
+
+    /// Jobs that were enqueued or ended, oldest first, after a cursor of an earlier page.
+    ///
+    /// Without a cursor: an empty page whose cursor marks the present.
+    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>>;
+
+    /// The numbers of the whole store; cheap at any size.
+    async fn totals(&self) -> Result<Totals>;
+
+    // Operators.
+
+    /// One bounded step of an operator's act on jobs (rule O2).
+    async fn operate(&self, operation: &Operation) -> Result<Operated>;
+
+    /// What operators did, newest first.
+    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>>;
+
+    // The small records.
+
+    /// Pauses or resumes a queue (rule O3).
+    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()>;
+
+    /// All queues that have or had jobs, or were paused, by name.
+    async fn queues(&self) -> Result<Vec<QueueRecord>>;
+
+    /// A worker says that it lives and what it serves.
+    async fn announce(&self, worker: &WorkerReport) -> Result<()>;
+
+    /// Workers heard of in the last [`WORKER_LIVE`], by id.
+    async fn workers(&self) -> Result<Vec<WorkerRecord>>;
+
+    /// Creates, replaces, pauses, resumes, triggers or deletes a schedule; gives it as it is afterwards.
+    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited>;
+
+    /// Schedules by name, after this name.
+    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>>;
+
+    /// The workflows with these ids, in order; `None` for one that does not exist.
+    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>>;
+
+    /// Workflows, newest first.
+    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>>;
+
+    // Itself.
+
+    /// Hints that something changed. May lose some or be silent: polling must suffice.
+    fn wakes(&self) -> broadcast::Receiver<Wake>;
+
+    /// Looks for contradictions in what is stored; each finding is a sentence. Empty is good.
+    async fn check(&self) -> Result<Vec<String>>;
+}
+
+/// A new job id: version 4, from the operating system's randomness.
+pub fn new_job_id() -> JobId {
+    JobId::from_uuid(Uuid::new_v4())
+}
+
+/// A new workflow id.
+pub fn new_workflow_id() -> WorkflowId {
+    WorkflowId::from_uuid(Uuid::new_v4())
+}
+
+/// A new lease token, which nobody can guess.
+pub fn new_lease_token() -> LeaseToken {
+    LeaseToken::from_uuid(Uuid::new_v4())
+}

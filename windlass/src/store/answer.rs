@@ -1,0 +1,259 @@
+//! What a store answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::request::{Cursor, ServedQueue};
+use crate::error::Error;
+use crate::job::{
+    CancelAsked, Circumstances, JobId, JobRecord, JobType, Lease, QueueName, Stale, State, WorkerId, WorkflowId,
+};
+use crate::schedule::ScheduleRecord;
+use crate::time::Timestamp;
+
+/// A stored submission.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inserted {
+    /// One for each job, in order.
+    pub jobs: Vec<InsertedJob>,
+    /// The workflow's id, if it is one.
+    pub workflow: Option<WorkflowId>,
+}
+
+/// What became of one job of a submission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct InsertedJob {
+    /// Its id, or that of the job its idempotency key stands for.
+    pub id: JobId,
+    /// Whether the job was there before.
+    pub existing: bool,
+    /// Its state; `None` when an existing job has been pruned.
+    pub state: Option<State>,
+    /// For an existing job: whether type and payload are the same.
+    pub matches: bool,
+}
+
+/// A claimed job and the lease on it.
+#[derive(Debug)]
+pub struct Claimed {
+    /// The job, RUNNING.
+    pub job: JobRecord,
+    /// The right to settle it.
+    pub lease: Lease,
+    /// How long the lease holds, from the moment the store answered.
+    pub expires_in: Duration,
+}
+
+/// What a heartbeat found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Extended {
+    /// The lease holds.
+    Held {
+        /// For how long, from the moment the store answered.
+        expires_in: Duration,
+        /// That somebody asked the job to stop.
+        cancel: Option<CancelAsked>,
+    },
+    /// The lease is lost.
+    Lost(Stale),
+}
+
+/// What became of a settlement.
+#[derive(Debug)]
+pub enum Settled {
+    /// It was written; the job is now in this state.
+    Applied(State),
+    /// The same settlement had been written before.
+    AlreadyApplied,
+    /// The lease does not hold; nothing was changed.
+    Stale(Stale),
+    /// It cannot be written as it is (a spawned job names a dependency that does not exist); nothing was changed.
+    Refused(Error),
+}
+
+/// What one step of upkeep did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct UpkeepReport {
+    /// Jobs whose lifetime ended.
+    pub lifetimes: usize,
+    /// Leases that had expired.
+    pub expired: usize,
+    /// Jobs fired by schedules.
+    pub fired: usize,
+    /// Ended jobs and idempotency keys removed.
+    pub pruned: usize,
+    /// Whether a limit was reached, so that another step would find more.
+    pub more: bool,
+}
+
+/// A page of a list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Where to go on; `None` at the end. A page may be short, even empty, and still have one.
+    pub next: Option<Cursor>,
+}
+
+/// Something that happened to a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct JobEvent {
+    /// Where to go on after it.
+    pub cursor: Cursor,
+    /// When.
+    pub at: Timestamp,
+    /// The job.
+    pub job: JobId,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Its type.
+    pub job_type: JobType,
+    /// What happened.
+    pub kind: JobEventKind,
+}
+
+/// What happened to a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobEventKind {
+    /// It was stored.
+    Enqueued,
+    /// It reached this terminal state.
+    Ended(State),
+}
+
+/// The numbers of a whole store (rule D7: accepted = sum of states + pruned).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Totals {
+    /// Jobs ever stored.
+    pub accepted: u64,
+    /// Jobs pruned or deleted since.
+    pub pruned: u64,
+    /// Jobs in each state, in the order of [`State::ALL`].
+    pub states: [u64; 9],
+}
+
+/// What a step of an operator's act did, or would do.
+#[derive(Debug, Default)]
+pub struct Operated {
+    /// Jobs that were changed, or would be.
+    pub changed: u64,
+    /// Jobs named by id that could not be changed, and why.
+    pub refused: Vec<(JobId, Error)>,
+    /// Where to go on; `None` when nothing is left.
+    pub next: Option<Cursor>,
+}
+
+/// An act that was recorded.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ActRecord {
+    /// When.
+    pub at: Timestamp,
+    /// Who, where they said so.
+    pub by: Option<String>,
+    /// What: `cancel`, `requeue`, `pause`, …
+    pub act: String,
+    /// On what: a job's id, `queue mail`, or the filter in words.
+    pub target: String,
+    /// How many things it changed.
+    pub changed: u64,
+    /// Why, in their words.
+    pub why: Option<String>,
+}
+
+/// A queue and what waits in it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct QueueRecord {
+    /// Its name.
+    pub name: QueueName,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Jobs in each state, in the order of [`State::ALL`].
+    pub states: [u64; 9],
+    /// Since when its longest-waiting SCHEDULED job could have been claimed.
+    pub oldest_scheduled: Option<Timestamp>,
+}
+
+/// A live worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct WorkerRecord {
+    /// Who.
+    pub id: WorkerId,
+    /// The machine it runs on, for people.
+    pub host: String,
+    /// What it serves.
+    pub queues: Vec<ServedQueue>,
+    /// The types it has handlers for; `None` for any.
+    pub types: Option<Vec<JobType>>,
+    /// When it was first heard of.
+    pub started_at: Timestamp,
+    /// When it was last heard of.
+    pub seen_at: Timestamp,
+}
+
+impl WorkerRecord {
+    /// Adds what this worker means for a job to what is known around it.
+    pub fn tell(&self, job: &JobRecord, around: &mut Circumstances) {
+        let Some(served) = self.queues.iter().find(|served| served.queue == job.spec.queue) else { return };
+        around.queue_workers += 1;
+        if self.types.as_ref().is_none_or(|types| types.contains(&job.spec.job_type)) {
+            around.type_workers += 1;
+            around.free_slots += served.slots.saturating_sub(served.busy) as usize;
+        }
+    }
+}
+
+/// A schedule after a change.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScheduleEdited {
+    /// The schedule; as it was, when it was deleted.
+    pub schedule: ScheduleRecord,
+    /// The job that a trigger fired.
+    pub job: Option<JobId>,
+}
+
+/// A hint that something changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// This queue may have a job to claim.
+    Scheduled(QueueName),
+    /// This job has ended.
+    Ended(JobId),
+    /// Somebody asked a running job to stop.
+    CancelAsked(JobId),
+}
+
+/// Counts by state, for stores that sum them up from rows.
+pub fn counts(rows: impl IntoIterator<Item = (State, u64)>) -> [u64; 9] {
+    let mut states = [0; 9];
+    for (state, count) in rows {
+        states[usize::from(state.number())] += count;
+    }
+    states
+}
+
+/// Words for a filter, for the record of acts.
+pub fn describe(filter: &super::request::Filter) -> String {
+    let mut words: BTreeMap<&str, String> = BTreeMap::new();
+    if !filter.states.is_empty() {
+        let names: Vec<_> = filter.states.iter().map(|state| state.as_str()).collect();
+        words.insert("state", names.join(","));
+    }
+    let texts = [
+        ("queue", filter.queue.as_ref().map(ToString::to_string)),
+        ("type", filter.job_type.as_ref().map(ToString::to_string)),
+        ("workflow", filter.workflow.as_ref().map(ToString::to_string)),
+        ("schedule", filter.schedule.clone()),
+        ("correlation_id", filter.correlation_id.clone()),
+        ("code", filter.code.clone()),
+        ("created_from", filter.created_from.map(|at| at.to_string())),
+        ("created_before", filter.created_before.map(|at| at.to_string())),
+        ("ended_before", filter.ended_before.map(|at| at.to_string())),
+    ];
+    words.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?))));
+    let tags = filter.tags.iter().map(|(key, value)| format!("tag.{key}={value}"));
+    let all: Vec<_> = words.iter().map(|(name, text)| format!("{name}={text}")).chain(tags).collect();
+    if all.is_empty() { "all jobs".to_owned() } else { format!("jobs with {}", all.join(" ")) }
+}

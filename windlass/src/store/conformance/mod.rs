@@ -1,0 +1,155 @@
+//! The contract as a suite that any store can be held to.
+//!
+//! Implement [`Subject`] for your store (make a fresh, empty one on a [`ManualClock`]) and call [`run`], or make each
+//! of [`cases`] a test of its own. A case is named after the rule it holds: `l3_expired_lease_cannot_settle`.
+//! Cases make their own time and never sleep.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use windlass::ManualClock;
+//! use windlass::store::conformance::{self, Subject};
+//! use windlass::store::{MemoryStore, Store};
+//!
+//! #[derive(Debug)]
+//! struct Mine;
+//!
+//! #[async_trait::async_trait]
+//! impl Subject for Mine {
+//!     fn name(&self) -> &'static str {
+//!         "memory"
+//!     }
+//!
+//!     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+//!         Arc::new(MemoryStore::with_clock(clock))
+//!     }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let report = conformance::run(&Mine, "l3").await;
+//! assert!(report.failed.is_empty(), "{report}");
+//! # });
+//! ```
+
+mod bench;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use bench::Bench;
+
+use super::Store;
+use crate::clock::ManualClock;
+
+/// A kind of store that the suite can be run on.
+#[async_trait]
+pub trait Subject: Send + Sync + fmt::Debug {
+    /// Its name, which stands before each case: `memory`, `sqlite`.
+    fn name(&self) -> &'static str;
+
+    /// A new, empty store whose time is this clock's.
+    async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store>;
+}
+
+type CaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One behaviour that every store must show. It panics when the store does not.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its name, beginning with the rule: `l3_expired_lease_cannot_settle`.
+    pub name: &'static str,
+    run: fn(Bench) -> CaseFuture,
+}
+
+impl Case {
+    /// The rule of the contract that the case holds: `L3`.
+    pub fn rule(&self) -> String {
+        let rule = self.name.split('_').next().unwrap_or(self.name);
+        let (letter, number) = rule.split_at(1);
+        letter.to_ascii_uppercase() + number
+    }
+
+    /// Runs the case on a fresh store of `subject`.
+    pub async fn run(&self, subject: &dyn Subject) {
+        let clock = ManualClock::default();
+        let store = subject.fresh(clock.clone()).await;
+        (self.run)(Bench::new(store, clock)).await;
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Makes a list of cases out of functions `async fn name(bench: Bench)`.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        pub(super) const CASES: &[super::Case] =
+            &[$(super::Case { name: stringify!($name), run: |bench| Box::pin($name(bench)) }),*];
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use cases;
+
+/// Every case, in the order of the contract.
+pub fn cases() -> Vec<Case> {
+    let chapters: &[&[Case]] = &[];
+    chapters.concat()
+}
+
+/// What a run of the suite found.
+#[derive(Debug)]
+pub struct Report {
+    /// The store it was run on.
+    pub subject: &'static str,
+    /// The names of the cases that passed.
+    pub passed: Vec<&'static str>,
+    /// The names of the cases that did not, with what they said.
+    pub failed: Vec<(&'static str, String)>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} passed, {} failed", self.subject, self.passed.len(), self.failed.len())?;
+        for (name, said) in &self.failed {
+            writeln!(f, "  {name}: {said}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs every case whose name contains `filter`, one after the other.
+pub async fn run(subject: &dyn Subject, filter: &str) -> Report {
+    let mut report = Report { subject: subject.name(), passed: Vec::new(), failed: Vec::new() };
+    for case in cases().into_iter().filter(|case| case.name.contains(filter)) {
+        match catch(case.run(subject)).await {
+            Ok(()) => report.passed.push(case.name),
+            Err(said) => report.failed.push((case.name, said)),
+        }
+    }
+    report
+}
+
+/// Polls a future to its end and turns a panic into its words.
+async fn catch(future: impl Future<Output = ()>) -> Result<(), String> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(move |cx| {
+        let poll = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        match poll {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => std::task::Poll::Ready(Err(words(panic.as_ref()))),
+        }
+    })
+    .await
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
+}

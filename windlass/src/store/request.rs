@@ -1,0 +1,407 @@
+//! What is asked of a store.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::job::{
+    CHECKPOINT_BYTES_MAX, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey, Priority, Progress,
+    QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_chars, check_size, check_tags, check_url, cut,
+};
+use crate::schedule::ScheduleSpec;
+use crate::time::Timestamp;
+
+/// Most jobs in one claim, settle, extend or save; as many as one enqueue may hold.
+pub const CALL_MAX: usize = 10_000;
+/// Most rows on one page.
+pub const PAGE_MAX: usize = 1000;
+/// How long after its last word a worker counts as alive.
+pub const WORKER_LIVE: Duration = Duration::from_secs(30);
+
+/// Asks for runnable jobs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClaimRequest {
+    /// The queues to look in, in this order, each with how many jobs of it are wanted at most.
+    pub queues: Vec<(QueueName, usize)>,
+    /// Only jobs of these types; `None` for any.
+    pub types: Option<Vec<JobType>>,
+    /// How many jobs are wanted at most in all.
+    pub limit: usize,
+    /// How long the lease holds; `None` for each job's visibility timeout.
+    pub lease_time: Option<Duration>,
+    /// Who asks.
+    pub worker: WorkerId,
+}
+
+impl ClaimRequest {
+    /// Up to `limit` jobs of one queue, any type, for their visibility timeout.
+    pub fn new(worker: WorkerId, queue: QueueName, limit: usize) -> Self {
+        ClaimRequest { queues: vec![(queue, limit)], types: None, limit, lease_time: None, worker }
+    }
+}
+
+/// Keeps something of a running attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Save {
+    key: LeaseKey,
+    checkpoint: Option<Bytes>,
+    progress: Option<Progress>,
+    log: Vec<String>,
+}
+
+impl Save {
+    /// Nothing yet, under this lease.
+    pub fn under(key: LeaseKey) -> Self {
+        Save { key, checkpoint: None, progress: None, log: Vec::new() }
+    }
+
+    /// Replaces the checkpoint; at most 1 MiB.
+    pub fn checkpoint(mut self, checkpoint: impl Into<Bytes>) -> Result<Self> {
+        let checkpoint = checkpoint.into();
+        check_size("checkpoint", checkpoint.len(), CHECKPOINT_BYTES_MAX)?;
+        self.checkpoint = Some(checkpoint);
+        Ok(self)
+    }
+
+    /// Replaces the progress.
+    #[must_use]
+    pub fn progress(mut self, progress: Progress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Adds log lines; each is cut at 4 KiB, and of more than 1,000 the newest are kept.
+    #[must_use]
+    pub fn log(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.log.extend(lines.into_iter().map(|line| cut(line, LOG_LINE_BYTES_MAX)));
+        let excess = self.log.len().saturating_sub(LOG_LINES_MAX);
+        self.log.drain(..excess);
+        self
+    }
+
+    /// The lease it is saved under.
+    pub fn key(&self) -> LeaseKey {
+        self.key
+    }
+
+    /// The new checkpoint.
+    pub fn new_checkpoint(&self) -> Option<&Bytes> {
+        self.checkpoint.as_ref()
+    }
+
+    /// The new progress.
+    pub fn new_progress(&self) -> Option<&Progress> {
+        self.progress.as_ref()
+    }
+
+    /// The new log lines.
+    pub fn new_log(&self) -> &[String] {
+        &self.log
+    }
+}
+
+/// Asks for one step of upkeep.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Upkeep {
+    /// How many rows of each kind are dealt with at most.
+    pub limit: usize,
+    /// How long ended jobs are kept.
+    pub retention: Retention,
+}
+
+impl Default for Upkeep {
+    fn default() -> Self {
+        Upkeep { limit: 1000, retention: Retention::default() }
+    }
+}
+
+/// How long ended jobs are kept; `None` until they are deleted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// COMPLETED jobs.
+    pub completed: Option<Duration>,
+    /// CANCELLED jobs.
+    pub cancelled: Option<Duration>,
+    /// FAILED jobs.
+    pub failed: Option<Duration>,
+    /// DEAD_LETTER jobs.
+    pub dead_letter: Option<Duration>,
+}
+
+impl Retention {
+    /// How long a job that ended in `state` is kept.
+    pub fn of(&self, state: State) -> Option<Duration> {
+        match state {
+            State::Completed => self.completed,
+            State::Cancelled => self.cancelled,
+            State::Failed => self.failed,
+            State::DeadLetter => self.dead_letter,
+            State::Pending | State::Delayed | State::Scheduled | State::Running | State::Retrying => None,
+        }
+    }
+
+    /// Jobs that ended in `state` at or before this moment may go.
+    pub fn horizon(&self, state: State, now: Timestamp) -> Option<Timestamp> {
+        self.of(state).map(|kept| now.minus(kept))
+    }
+}
+
+impl Default for Retention {
+    /// COMPLETED and CANCELLED 24 hours, FAILED and DEAD_LETTER until deleted.
+    fn default() -> Self {
+        let day = Some(Duration::from_secs(24 * 3600));
+        Retention { completed: day, cancelled: day, failed: None, dead_letter: None }
+    }
+}
+
+/// Which jobs; every condition that is set must hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    /// In one of these states; empty for any.
+    pub states: Vec<State>,
+    /// In this queue.
+    pub queue: Option<QueueName>,
+    /// Of this type.
+    pub job_type: Option<JobType>,
+    /// With all of these tags.
+    pub tags: BTreeMap<String, String>,
+    /// Of this workflow.
+    pub workflow: Option<WorkflowId>,
+    /// Fired by the schedule of this name.
+    pub schedule: Option<String>,
+    /// With this correlation id.
+    pub correlation_id: Option<String>,
+    /// Whose last failure has this code.
+    pub code: Option<String>,
+    /// Submitted at or after this moment.
+    pub created_from: Option<Timestamp>,
+    /// Submitted before this moment.
+    pub created_before: Option<Timestamp>,
+    /// Ended before this moment.
+    pub ended_before: Option<Timestamp>,
+}
+
+impl Filter {
+    /// Whether a job matches.
+    pub fn matches(&self, job: &JobRecord) -> bool {
+        fn asked<T: PartialEq + ?Sized>(wanted: Option<&T>, is: Option<&T>) -> bool {
+            wanted.is_none() || wanted == is
+        }
+        let options = &job.spec.options;
+        (self.states.is_empty() || self.states.contains(&job.state))
+            && asked(self.queue.as_ref(), Some(&job.spec.queue))
+            && asked(self.job_type.as_ref(), Some(&job.spec.job_type))
+            && self.tags.iter().all(|(key, value)| options.tags.get(key) == Some(value))
+            && asked(self.workflow.as_ref(), job.workflow_id.as_ref())
+            && asked(self.schedule.as_deref(), job.firing.as_ref().map(|firing| firing.schedule.as_str()))
+            && asked(self.correlation_id.as_deref(), options.correlation_id.as_deref())
+            && asked(self.code.as_deref(), job.failure.as_ref().and_then(|failure| failure.code.as_deref()))
+            && self.created_from.is_none_or(|from| job.created_at >= from)
+            && self.created_before.is_none_or(|before| job.created_at < before)
+            && self.ended_before.is_none_or(|before| job.completed_at.is_some_and(|at| at < before))
+    }
+}
+
+/// Asks for a page of jobs, newest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListQuery {
+    /// Which jobs.
+    pub filter: Filter,
+    /// How many at most, up to [`PAGE_MAX`].
+    pub limit: usize,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+}
+
+/// A place in a list, to go on from. Opaque: only the store that made it can read it.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Cursor(pub String);
+
+impl Cursor {
+    /// The error for text that is no cursor of this store.
+    pub fn invalid(&self) -> Error {
+        Error::invalid("cursor", "was not made by this list; start again without one")
+    }
+}
+
+/// One step of an operator's act.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Operation {
+    /// On which jobs.
+    pub target: Target,
+    /// What.
+    pub act: Act,
+    /// Who.
+    pub by: Option<String>,
+    /// Why; empty for no remark.
+    pub why: String,
+    /// Whether only to say how many it would change.
+    pub dry_run: bool,
+}
+
+/// On which jobs an operator acts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// These; each that cannot is refused with its reason.
+    Jobs(Vec<JobId>),
+    /// Those that match and can; oldest first, at most `limit` in one step.
+    Matching {
+        /// Which jobs.
+        filter: Filter,
+        /// How many in this step, up to [`PAGE_MAX`].
+        limit: usize,
+        /// Where the last step ended.
+        after: Option<Cursor>,
+    },
+}
+
+/// What an operator does to jobs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Act {
+    /// Ends them; running ones are asked to stop, or by force lose their lease at once.
+    Cancel {
+        /// Revoke the leases of running jobs.
+        force: bool,
+    },
+    /// Sends dead ones back.
+    Requeue(RequeueOptions),
+    /// Dead-letters them.
+    DeadLetter,
+    /// Removes ended ones.
+    Delete,
+    /// Changes what may be changed.
+    Edit(Edit),
+}
+
+impl Act {
+    /// Its name, for the record and for errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Act::Cancel { .. } => "cancel",
+            Act::Requeue(_) => "requeue",
+            Act::DeadLetter => "dead-letter",
+            Act::Delete => "delete",
+            Act::Edit(_) => "edit",
+        }
+    }
+}
+
+/// A change to what may be changed (rule J3). What is `None` stays.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Edit {
+    /// A new priority; not for running or ended jobs.
+    pub priority: Option<Priority>,
+    /// New tags in place of the old; in any state.
+    pub tags: Option<BTreeMap<String, String>>,
+    /// A new correlation id, or none; not for ended jobs.
+    pub correlation_id: Option<Option<String>>,
+    /// A new callback URL, or none; not for ended jobs.
+    pub callback_url: Option<Option<String>>,
+}
+
+impl Edit {
+    /// Refuses values out of bounds.
+    pub fn check(&self) -> Result<()> {
+        if let Some(tags) = &self.tags {
+            check_tags(tags)?;
+        }
+        if let Some(Some(id)) = &self.correlation_id {
+            check_chars("correlation_id", id, crate::job::CORRELATION_CHARS_MAX)?;
+        }
+        if let Some(Some(url)) = &self.callback_url {
+            check_url(url)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a job whose state does not allow this change.
+    pub fn allowed(&self, job: &JobRecord) -> Result<()> {
+        let refuse = |wanted| Err(Error::IllegalState { job: job.id, state: job.state, wanted });
+        if self.priority.is_some() && (job.state.is_terminal() || job.state == State::Running) {
+            return refuse("reprioritise");
+        }
+        if job.state.is_terminal() && (self.correlation_id.is_some() || self.callback_url.is_some()) {
+            return refuse("edit");
+        }
+        Ok(())
+    }
+
+    /// Changes the job. A priority inherited from dependencies still holds if it is more urgent.
+    pub fn apply(&self, job: &mut JobRecord) {
+        let spec = std::sync::Arc::make_mut(&mut job.spec);
+        if let Some(priority) = self.priority {
+            spec.priority = priority;
+        }
+        if let Some(tags) = &self.tags {
+            spec.options.tags.clone_from(tags);
+        }
+        if let Some(id) = &self.correlation_id {
+            spec.options.correlation_id.clone_from(id);
+        }
+        if let Some(url) = &self.callback_url {
+            spec.options.callback_url.clone_from(url);
+        }
+    }
+}
+
+/// A worker's word that it lives.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct WorkerReport {
+    /// Who; new at every start.
+    pub id: WorkerId,
+    /// The machine it runs on, for people.
+    pub host: String,
+    /// What it serves.
+    pub queues: Vec<ServedQueue>,
+    /// The types it has handlers for; `None` for any.
+    pub types: Option<Vec<JobType>>,
+}
+
+/// A queue that a worker serves.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct ServedQueue {
+    /// The queue.
+    pub queue: QueueName,
+    /// How many jobs of it the worker runs at once.
+    pub slots: u32,
+    /// How many it runs now.
+    pub busy: u32,
+}
+
+/// A change to a schedule.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ScheduleEdit {
+    /// Creates it; refused when the name is taken.
+    Create(ScheduleSpec),
+    /// Creates or replaces it; with a version, refused when it has moved on.
+    Put {
+        /// The schedule as it shall be.
+        spec: ScheduleSpec,
+        /// The version it must have now.
+        version: Option<u64>,
+    },
+    /// Stops it firing until it is resumed.
+    Pause(String),
+    /// Lets it fire again.
+    Resume(String),
+    /// Fires it now, beside its slots and whatever its overlap policy says.
+    Trigger(String),
+    /// Forgets it; its jobs stay.
+    Delete(String),
+}
+
+impl ScheduleEdit {
+    /// The name of the schedule.
+    pub fn name(&self) -> &str {
+        match self {
+            ScheduleEdit::Create(spec) | ScheduleEdit::Put { spec, .. } => &spec.name,
+            ScheduleEdit::Pause(name)
+            | ScheduleEdit::Resume(name)
+            | ScheduleEdit::Trigger(name)
+            | ScheduleEdit::Delete(name) => name,
+        }
+    }
+}
