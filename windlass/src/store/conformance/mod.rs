@@ -30,7 +30,16 @@
 //! # });
 //! ```
 
-mod bench;
+/// Makes a chapter's list of cases out of its functions `async fn name(bench: Bench)`.
+macro_rules! chapter {
+    ($($name:ident),* $(,)?) => {
+        pub(super) const CASES: &[super::Case] =
+            &[$(super::Case { name: stringify!($name), run: |bench| Box::pin($name(bench)) }),*];
+    };
+}
+
+pub mod bench;
+mod delivery;
 
 use std::fmt;
 use std::future::Future;
@@ -87,19 +96,9 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Makes a list of cases out of functions `async fn name(bench: Bench)`.
-macro_rules! cases {
-    ($($name:ident),* $(,)?) => {
-        pub(super) const CASES: &[super::Case] =
-            &[$(super::Case { name: stringify!($name), run: |bench| Box::pin($name(bench)) }),*];
-    };
-}
-#[allow(unused_imports)]
-pub(crate) use cases;
-
 /// Every case, in the order of the contract.
 pub fn cases() -> Vec<Case> {
-    let chapters: &[&[Case]] = &[];
+    let chapters: &[&[Case]] = &[delivery::CASES];
     chapters.concat()
 }
 
