@@ -99,6 +99,9 @@ fn c1_bad_expressions_and_zones_are_refused() {
         "0 0 31 2 *",
         "0 0 30 FEB *",
         "0 0 * * L",
+        "0 0 1 * l,1",
+        "MON 2 * * *",
+        "0 0 JAN * * *",
         "0 0 1 * +1#5",
         "0 0 29 2 +1",
         "ſ * * * *",
@@ -271,7 +274,7 @@ fn any_cron() -> impl Strategy<Value = Cron> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
     fn c5_every_clock_change_is_as_the_rule_says(cron in any_cron(), second in 100_000_000i64..4_000_000_000) {
