@@ -17,7 +17,7 @@ impl Inner {
     pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
         let link = self.link().await?;
         let mut wanted = self.wanted(request);
-        if wanted.lanes.is_empty() || self.lanes.is_old() {
+        if wanted.lanes.is_empty() || self.lanes.is_old(wanted.queues.iter().copied()) {
             let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
             self.lanes.learn_queues(&link, &queues).await?;
             wanted = self.wanted(request);

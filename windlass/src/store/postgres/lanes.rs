@@ -1,7 +1,8 @@
 //! The small numbers that stand for a queue and a type, remembered by every process: they never change.
 
 use std::collections::HashMap;
-use std::sync::RwLock;
+use std::sync::{Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 use super::fault::Fault;
 use super::link::Link;
@@ -16,12 +17,17 @@ pub(super) async fn make(link: &Link<'_>, queue: &QueueName, job_type: &JobType)
     rows.first().map(|row| row.get(0)).ok_or_else(|| super::rows::corrupt("a lane that vanished"))
 }
 
+/// How long the lanes of a queue are taken for complete.
+const LOOKED_MAX: Duration = Duration::from_millis(500);
+
 /// The number of a lane.
 pub(super) type Lane = i32;
 
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     known: RwLock<Known>,
+    /// When the lanes of each queue were last looked for: other processes make new ones.
+    looked: Mutex<HashMap<QueueName, Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +90,26 @@ impl Lanes {
         link.execute(include_str!("sql/queue_make.sql"), &[&queues]).await?;
         link.execute(include_str!("sql/lane_make.sql"), &[&queues, &types]).await?;
         self.learn(link, include_str!("sql/lane_find.sql"), &[&queues, &types]).await
+    }
+
+    /// Whether it is time to look for new lanes of these queues; whoever asks is to look.
+    pub(super) fn is_old<'n>(&self, queues: impl IntoIterator<Item = &'n QueueName>) -> bool {
+        let mut looked = self.looked.lock().expect("nobody panics while holding it");
+        let mut old = false;
+        for queue in queues {
+            match looked.get_mut(queue) {
+                Some(at) if at.elapsed() < LOOKED_MAX => {}
+                Some(at) => {
+                    *at = Instant::now();
+                    old = true;
+                }
+                None => {
+                    looked.insert(queue.clone(), Instant::now());
+                    old = true;
+                }
+            }
+        }
+        old
     }
 
     /// Learns all lanes of these queues.

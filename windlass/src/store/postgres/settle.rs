@@ -274,6 +274,25 @@ impl Unit<'_> {
 }
 
 impl Inner {
+    /// Settles what it can with one statement, and the rest on the slow path.
+    pub(super) async fn settle(self: &Arc<Self>, settlements: &[Settlement]) -> Result<Vec<Settled>, Fault> {
+        let mut tries = super::Tries::default();
+        let mut answers = loop {
+            match self.settle_plain(settlements).await {
+                Err(fault) if tries.again(&fault).await => {}
+                answer => break answer?,
+            }
+        };
+        let rest: Vec<usize> = (0..answers.len()).filter(|place| answers[*place].is_none()).collect();
+        if !rest.is_empty() {
+            let slow: Vec<&Settlement> = rest.iter().map(|place| &settlements[*place]).collect();
+            for (place, answer) in rest.into_iter().zip(self.settle_slowly(&slow).await?) {
+                answers[place] = Some(answer);
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
     /// Settles on the slow path, and tries again when the transaction lost against another.
     pub(super) async fn settle_slowly(
         self: &Arc<Self>,
