@@ -40,6 +40,15 @@ macro_rules! chapter {
 
 pub mod bench;
 mod delivery;
+mod ends;
+mod failure;
+mod fencing;
+mod hostile;
+mod job;
+mod lease;
+mod order;
+mod stage;
+mod states;
 
 use std::fmt;
 use std::future::Future;
@@ -98,7 +107,17 @@ impl fmt::Debug for Case {
 
 /// Every case, in the order of the contract.
 pub fn cases() -> Vec<Case> {
-    let chapters: &[&[Case]] = &[delivery::CASES];
+    let chapters: &[&[Case]] = &[
+        delivery::CASES,
+        order::CASES,
+        job::CASES,
+        hostile::CASES,
+        states::CASES,
+        ends::CASES,
+        lease::CASES,
+        fencing::CASES,
+        failure::CASES,
+    ];
     chapters.concat()
 }
 
