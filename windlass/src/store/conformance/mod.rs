@@ -58,6 +58,7 @@ mod queues;
 mod reading;
 mod retention;
 mod retry;
+pub mod rules;
 mod schedules;
 mod stage;
 mod states;
