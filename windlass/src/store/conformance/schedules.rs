@@ -128,7 +128,8 @@ async fn c1_a_trigger_fires_beside_the_slots(bench: Bench) {
     let job = bench.job(edited.job.expect("the job that was fired")).await;
     assert_eq!(job.state, State::Scheduled);
     assert_eq!(job.firing, Some(Firing { schedule: "a".to_owned(), slot: bench.now() }));
-    assert_eq!((edited.schedule.fired, edited.schedule.next_at), (1, before.next_at));
+    let after = edited.schedule;
+    assert_eq!((after.fired, after.next_at, after.last_slot, after.last_job), (1, before.next_at, None, None));
     edit(&bench, ScheduleEdit::Pause("a".to_owned())).await;
     bench.advance(Duration::from_secs(1));
     edit(&bench, ScheduleEdit::Trigger("a".to_owned())).await;
