@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 use windlass::{
-    CancelAsked, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken, Limits, NewJob, Payload, Policies, Priority, Reason,
+    CancelAsked, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken, Limits, NewJob, Payload, Policies, Reason,
     ReasonKind, RetryPolicy, State, Timestamp, WorkerId,
 };
 
@@ -89,7 +89,7 @@ impl Fixed {
             lost: 0,
             generation: key.generation.into(),
             position: NOW,
-            effective_priority: Priority::Normal,
+            inherited_priority: None,
             created_at: NOW,
             updated_at: NOW,
             scheduled_at: None,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Bench;
 use super::bench::{LEASE, job, no_jitter, worker};
@@ -18,6 +19,7 @@ chapter! {
     d4_upkeep_never_revives_what_completed_in_time,
     d7_the_accounts_balance_through_all_states,
     d7_the_accounts_balance_after_delete_and_pruning,
+    d7_the_accounts_balance_under_many_tasks,
     d8_without_faults_each_job_runs_exactly_once,
     d8_claims_of_many_tasks_never_hand_a_job_out_twice,
     d8_of_many_settlements_of_one_lease_one_is_applied,
@@ -183,6 +185,48 @@ async fn d7_the_accounts_balance_after_delete_and_pruning(bench: Bench) {
     bench.assert_sound().await;
     let totals = bench.store.totals().await.expect("totals");
     assert_eq!((totals.accepted, totals.pruned, totals.states.iter().sum::<u64>()), (4, 3, 1));
+}
+
+async fn d7_the_accounts_balance_under_many_tasks(bench: Bench) {
+    const JOBS: u64 = 4 * 5 * 6;
+    let producers: Vec<_> = (0..4)
+        .map(|_| {
+            let bench = bench.clone();
+            tokio::spawn(async move {
+                for _ in 0..5 {
+                    bench.insert(vec![job().max_attempts(1); 6]).await;
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    let settled = Arc::new(AtomicU64::new(0));
+    let workers: Vec<_> = (0..4)
+        .map(|n| {
+            let (bench, settled) = (bench.clone(), Arc::clone(&settled));
+            tokio::spawn(async move {
+                while settled.load(Ordering::SeqCst) < JOBS {
+                    for claimed in bench.claim(3).await {
+                        let state = match n {
+                            0 => bench.fail(claimed.lease).await,
+                            _ => bench.complete(claimed.lease).await,
+                        };
+                        assert!(state.is_terminal());
+                        settled.fetch_add(1, Ordering::SeqCst);
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for task in producers.into_iter().chain(workers) {
+        task.await.expect("no panic");
+    }
+    let totals = bench.store.totals().await.expect("totals");
+    let ended = totals.states[usize::from(State::Completed.number())];
+    let dead = totals.states[usize::from(State::DeadLetter.number())];
+    assert_eq!((totals.accepted, totals.pruned, ended + dead), (JOBS, 0, JOBS), "{totals:?}");
+    bench.assert_sound().await;
 }
 
 async fn d8_without_faults_each_job_runs_exactly_once(bench: Bench) {

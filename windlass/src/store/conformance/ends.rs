@@ -15,6 +15,7 @@ chapter! {
     s14_a_cancel_asked_lets_success_stand,
     s14_a_cancel_asked_makes_any_other_end_cancelled,
     s14_a_cancel_asked_ends_an_expired_lease,
+    s14_a_job_whose_lease_has_expired_can_be_cancelled,
     s14_a_second_ask_keeps_the_first,
     s14_a_forced_cancel_revokes_the_lease,
     s15_the_lifetime_ends_every_unfinished_state,
@@ -104,6 +105,19 @@ async fn s14_a_cancel_asked_ends_an_expired_lease(bench: Bench) {
     assert_eq!(job.reason.expect("a reason").by.as_deref(), Some("ada"));
     assert_eq!(bench.attempts(id).await[0].outcome, Some(Outcome::Lost));
     assert!(bench.claim(9).await.is_empty());
+    bench.assert_sound().await;
+}
+
+async fn s14_a_job_whose_lease_has_expired_can_be_cancelled(bench: Bench) {
+    let asked = bench.running(job().max_attempts(9)).await.job.id;
+    let forced = bench.running(job().max_attempts(9)).await.job.id;
+    bench.advance(LEASE);
+    bench.act(asked, CANCEL).await;
+    bench.act(forced, CANCEL_BY_FORCE).await;
+    assert_eq!(bench.state(asked).await, State::Running);
+    assert_eq!(bench.state(forced).await, State::Cancelled);
+    assert_eq!(bench.upkeep().await.expired, 1);
+    assert_eq!(bench.state(asked).await, State::Cancelled);
     bench.assert_sound().await;
 }
 
@@ -405,7 +419,7 @@ fn expected(act: &Act, state: State) -> Expected {
         Act::Delete if state.is_terminal() => Ok(None),
         Act::Delete => Err("delete"),
         Act::Edit(edit) if edit.priority.is_some() && !waiting => Err("reprioritise"),
-        Act::Edit(edit) if edit.correlation_id.is_some() && state.is_terminal() => Err("edit"),
+        Act::Edit(edit) if edit.tags.is_none() && state.is_terminal() => Err("edit"),
         Act::Edit(_) => Ok(Some(state)),
     }
 }
@@ -421,6 +435,7 @@ async fn s17_each_act_does_to_each_state_what_the_table_says(bench: Bench) {
         Act::Edit(Edit { priority: Some(Priority::Bulk), ..edit() }),
         Act::Edit(Edit { tags: Some([("k".to_owned(), "v".to_owned())].into()), ..edit() }),
         Act::Edit(Edit { correlation_id: Some(Some("c".to_owned())), ..edit() }),
+        Act::Edit(Edit { callback_url: Some(Some("https://example.com/".to_owned())), ..edit() }),
     ];
     for (n, act) in acts.into_iter().enumerate() {
         for state in State::ALL {

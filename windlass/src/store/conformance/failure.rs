@@ -11,6 +11,7 @@ use crate::job::{
 chapter! {
     f_each_category_leads_where_the_table_says,
     f_an_own_retry_after_replaces_the_backoff,
+    f_a_handler_that_always_asks_for_a_retry_ends_too,
     f1_a_failure_is_kept_on_the_job_and_on_the_attempt,
     f1_the_job_keeps_the_newest_failure,
     f1_a_long_message_is_cut_and_kept,
@@ -48,6 +49,21 @@ async fn f_an_own_retry_after_replaces_the_backoff(bench: Bench) {
     let asked = Failure::temporary("busy").retry_after(100 * HOUR);
     bench.apply(claimed.lease.fail(asked, &mut || 0.5)).await;
     assert_eq!(bench.job(id).await.run_at, Some(bench.now().plus(HOUR)), "no longer than the policy allows");
+}
+
+async fn f_a_handler_that_always_asks_for_a_retry_ends_too(bench: Bench) {
+    let id = bench.enqueue(job().max_attempts(2)).await;
+    let mut runs = 0;
+    while !bench.state(id).await.is_terminal() {
+        let claimed = bench.claim_one().await;
+        runs += 1;
+        assert!(runs < 9, "it must end");
+        let again = Failure::temporary("busy").retry_after(secs(5));
+        bench.apply(claimed.lease.fail(again, &mut || 0.5)).await;
+        bench.advance(secs(5));
+    }
+    assert_eq!((runs, bench.state(id).await), (2, State::DeadLetter));
+    bench.assert_sound().await;
 }
 
 async fn f1_a_failure_is_kept_on_the_job_and_on_the_attempt(bench: Bench) {

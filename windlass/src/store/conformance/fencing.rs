@@ -4,7 +4,7 @@ use super::Bench;
 use super::bench::{LEASE, job};
 use super::stage::{Answer, SAID, Snapshot, Staged, answer, secs, settlement, snapshot, stage, take};
 use crate::job::{JobId, Lease, LeaseKey, Limits, Outcome, Payload, Policies, Progress, Stale, State};
-use crate::store::{Extended, Save, Settled, new_lease_token};
+use crate::store::{Act, Extended, Save, Settled, new_lease_token};
 
 chapter! {
     l2_a_pending_job_takes_no_holders_write,
@@ -17,6 +17,8 @@ chapter! {
     l2_a_dead_lettered_job_takes_no_holders_write,
     l2_a_cancelled_job_takes_no_holders_write,
     l2_an_unknown_job_takes_no_write,
+    l2_a_deleted_job_takes_no_write,
+    l2_a_token_opens_only_its_own_job,
     l2_the_holder_may_say_each_outcome,
     l2_the_holder_may_save_and_the_newest_counts,
     l2_saves_are_answered_one_by_one_in_order,
@@ -119,6 +121,39 @@ async fn l2_an_unknown_job_takes_no_write(bench: Bench) {
     assert!(bench.find(nobody.id).await.is_none());
     assert_eq!(bench.job(claimed.job.id).await, claimed.job);
     bench.assert_sound().await;
+}
+
+async fn l2_a_deleted_job_takes_no_write(bench: Bench) {
+    let claimed = bench.running(job()).await;
+    let (id, key) = (claimed.job.id, claimed.lease.key());
+    bench.complete(claimed.lease).await;
+    bench.act(id, Act::Delete).await;
+    for outcome in SAID {
+        let said = settlement(Lease::granted(&claimed.job, key.token), outcome);
+        assert_eq!(answer(&bench, &said).await, Answer::Stale(Stale::NotRunning), "{outcome:?}");
+    }
+    assert_eq!(bench.extend(key).await, Extended::Lost(Stale::NotRunning));
+    assert_eq!(bench.store.save(&[full_save(key)]).await.expect("save"), [Err(Stale::NotRunning)]);
+    assert!(bench.find(id).await.is_none());
+    assert_eq!(bench.store.attempts(id).await.expect_err("deleted").name(), "NotFound");
+    assert_eq!(bench.store.logs(id).await.expect_err("deleted").name(), "NotFound");
+    bench.assert_sound().await;
+}
+
+async fn l2_a_token_opens_only_its_own_job(bench: Bench) {
+    bench.insert(vec![job(); 2]).await;
+    let claimed = bench.claim(2).await;
+    let [first, second] = [0, 1].map(|n| claimed[n].lease.key());
+    let crossed = LeaseKey { job: first.job, token: second.token };
+    let before = [snapshot(&bench, first.job).await, snapshot(&bench, second.job).await];
+    for outcome in SAID {
+        let said = settlement(Lease::granted(&claimed[0].job, second.token), outcome);
+        assert_eq!(answer(&bench, &said).await, Answer::Stale(Stale::Mismatch), "{outcome:?}");
+    }
+    assert_eq!(bench.extend(crossed).await, Extended::Lost(Stale::Mismatch));
+    assert_eq!(bench.store.save(&[full_save(crossed)]).await.expect("save"), [Err(Stale::Mismatch)]);
+    let after = [snapshot(&bench, first.job).await, snapshot(&bench, second.job).await];
+    assert_eq!(after, before);
 }
 
 async fn l2_the_holder_may_say_each_outcome(bench: Bench) {

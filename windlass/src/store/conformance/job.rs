@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::Bench;
 use super::bench::{LEASE, job, no_jitter, worker};
-use super::stage::{HOUR, MICRO, secs, snapshot, take_as};
+use super::stage::{Answer, HOUR, MICRO, answer, secs, snapshot, take_as};
 use crate::error::Error;
 use crate::job::{
     AttemptId, Backoff, Category, Jitter, JobId, Limits, Lost, NewJob, Outcome, Payload, Policies, Priority, Progress,
-    RequeueOptions, RetryPolicy, Scope, State,
+    RequeueOptions, RetryPolicy, Scope, Stale, State,
 };
 use crate::store::{Act, Edit, Save};
 
@@ -101,14 +101,17 @@ async fn j_every_attempt_is_kept_with_who_when_and_how(bench: Bench) {
 
 async fn j_the_newest_100_attempts_are_kept(bench: Bench) {
     let id = bench.enqueue(job()).await;
+    let mut said = Vec::new();
     for _ in 0..105 {
-        let claimed = bench.claim_one().await;
-        bench.apply(claimed.lease.release()).await;
+        said.push(bench.claim_one().await.lease.release());
+        assert_eq!(answer(&bench, &said[said.len() - 1]).await, Answer::Applied(State::Scheduled));
     }
     let versions: Vec<_> = bench.attempts(id).await.iter().map(|attempt| attempt.lease_version).collect();
     assert_eq!(versions, (6..=105).collect::<Vec<u64>>());
     let job = bench.job(id).await;
     assert_eq!((job.attempt, job.failures, job.lease_version), (105, 0, 105));
+    assert_eq!(answer(&bench, &said[5]).await, Answer::AlreadyApplied, "the oldest that is kept");
+    assert_eq!(answer(&bench, &said[4]).await, Answer::Stale(Stale::NotRunning), "the newest that is not");
     bench.assert_sound().await;
 }
 

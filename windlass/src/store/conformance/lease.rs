@@ -7,8 +7,8 @@ use super::Bench;
 use super::bench::{LEASE, failure, job, no_jitter, worker};
 use super::stage::{Answer, HOUR, MICRO, SAID, answer, secs, settlement, snapshot, take_as};
 use crate::clock::Clock;
-use crate::job::{Category, JobId, Lease, LeaseInfo, LeaseKey, Outcome, Payload, QueueName, Stale, State};
-use crate::store::{Act, ClaimRequest, Extended, Save, Settled, Upkeep, new_lease_token};
+use crate::job::{Category, JobId, Lease, LeaseInfo, LeaseKey, Outcome, Payload, QueueName, Scope, Stale, State};
+use crate::store::{Act, ClaimRequest, Extended, Save, Settled, Upkeep, WorkerReport, new_lease_token};
 
 chapter! {
     l1_a_claim_writes_all_that_it_answers,
@@ -31,6 +31,8 @@ chapter! {
     l7_upkeep_takes_back_an_expired_lease_and_no_other,
     l7_upkeep_goes_on_until_all_are_taken_back,
     l7_the_next_holder_has_the_next_version,
+    l7_a_restart_under_the_same_name_neither_keeps_nor_takes_leases,
+    l7_a_newer_job_with_its_key_does_not_hinder_a_lost_one,
     l8_all_times_are_the_stores,
     l9_lease_versions_only_grow,
     l10_a_long_run_under_a_short_lease_is_not_disturbed,
@@ -273,11 +275,12 @@ async fn l5_heartbeats_are_answered_one_by_one_in_order(bench: Bench) {
     bench.act(keys[3].job, Act::Cancel { force: true }).await;
     let nobody = LeaseKey { job: JobId::from_uuid(uuid::Uuid::from_u128(7)), token: new_lease_token() };
     let guess = LeaseKey { job: keys[0].job, token: new_lease_token() };
-    let asked = [keys[3], keys[2], nobody, guess, keys[1], keys[0]];
+    let asked = [keys[3], keys[2], nobody, guess, keys[1], keys[0], keys[2]];
     let answers = bench.store.extend(&asked, Some(HOUR)).await.expect("extend");
     let held = Extended::Held { expires_in: HOUR, cancel: None };
     let lost = Extended::Lost(Stale::NotRunning);
-    let expected = [lost.clone(), held.clone(), lost.clone(), Extended::Lost(Stale::Mismatch), lost, held];
+    let expected =
+        [lost.clone(), held.clone(), lost.clone(), Extended::Lost(Stale::Mismatch), lost, held.clone(), held];
     assert_eq!(answers, expected);
     assert!(bench.store.extend(&[], None).await.expect("extend").is_empty());
     assert_eq!(bench.pass(HOUR - MICRO).await.expired, 0);
@@ -362,6 +365,42 @@ async fn l7_the_next_holder_has_the_next_version(bench: Bench) {
     assert_eq!(second.job.lease.as_ref().map(|lease| lease.worker.as_str()), Some("another"));
     assert_eq!(second.job.failures, 1);
     assert_eq!(bench.complete(second.lease).await, State::Completed);
+}
+
+/// Whose lease it is says the token; the name of a worker is for people.
+async fn l7_a_restart_under_the_same_name_neither_keeps_nor_takes_leases(bench: Bench) {
+    bench.enqueue(job()).await;
+    let orphan = take_as(&bench, "same", Some(LEASE)).await;
+    bench.advance(LEASE - secs(1));
+    bench.enqueue(job()).await;
+    let report = WorkerReport { id: worker("same"), host: "host".to_owned(), queues: Vec::new(), types: None };
+    bench.store.announce(&report).await.expect("announce");
+    let fresh = take_as(&bench, "same", Some(LEASE)).await;
+    assert_ne!(fresh.job.id, orphan.job.id, "a live lease is no orphan");
+    bench.advance(secs(1));
+    bench.store.announce(&report).await.expect("announce");
+    assert!(matches!(bench.extend(fresh.lease.key()).await, Extended::Held { .. }));
+    assert_eq!(bench.upkeep().await.expired, 1, "and an orphan is not kept by a name");
+    assert_eq!(bench.state(orphan.job.id).await, State::Scheduled);
+    assert_eq!(bench.state(fresh.job.id).await, State::Running);
+    bench.assert_sound().await;
+}
+
+async fn l7_a_newer_job_with_its_key_does_not_hinder_a_lost_one(bench: Bench) {
+    let keyed = || job().idempotency("key", Scope::Type, secs(10)).max_attempts(2);
+    let older = bench.running(keyed()).await.job.id;
+    bench.advance(secs(10));
+    let newer = bench.enqueue(keyed()).await;
+    assert_ne!(older, newer, "the window is over");
+    assert_eq!(bench.pass(LEASE).await.expired, 1);
+    assert_eq!(bench.state(older).await, State::Scheduled);
+    assert_eq!(bench.claim(9).await.len(), 2);
+    bench.pass(LEASE).await;
+    assert_eq!(bench.state(older).await, State::DeadLetter);
+    bench.act(older, Act::Requeue(crate::job::RequeueOptions::default())).await;
+    let claimed = bench.claim_ids(9).await;
+    assert_eq!((claimed.len(), claimed.contains(&older), claimed.contains(&newer)), (2, true, true));
+    bench.assert_sound().await;
 }
 
 async fn l8_all_times_are_the_stores(bench: Bench) {
