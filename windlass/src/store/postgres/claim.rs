@@ -6,7 +6,7 @@ use super::Inner;
 use super::fault::Fault;
 use super::lanes::Lane;
 use super::rows;
-use crate::job::{Lease, QueueName};
+use crate::job::{Lease, QueueName, WorkerId};
 use crate::store::answer::Claimed;
 use crate::store::request::ClaimRequest;
 
@@ -48,13 +48,18 @@ impl Inner {
             }
         };
         drop(link);
-        self.granted(&rows, &wanted)
+        self.granted(&rows, &wanted, &request.worker)
     }
 
-    fn granted(&self, rows: &[tokio_postgres::Row], wanted: &Wanted<'_>) -> Result<Vec<Claimed>, Fault> {
+    fn granted(
+        &self,
+        rows: &[tokio_postgres::Row],
+        wanted: &Wanted<'_>,
+        worker: &WorkerId,
+    ) -> Result<Vec<Claimed>, Fault> {
         let mut jobs = Vec::with_capacity(rows.len());
         for row in rows {
-            let (seq, job, token) = rows::claimed(row, &self.lanes)?;
+            let (seq, job, token) = rows::claimed(row, &self.lanes, worker)?;
             let place = wanted.queues.iter().position(|queue| **queue == job.spec.queue);
             jobs.push((place, job.claim_order(u64::try_from(seq).unwrap_or_default()), job, token));
         }

@@ -15,8 +15,10 @@ use crate::workflow::{Submission, webhook_of};
 impl Unit<'_> {
     /// Applies a decision and everything that follows from it.
     pub(super) async fn end(&mut self, seq: i64, verdict: &Verdict, outcome: Outcome) -> Result<State, Fault> {
+        let ended_before = self.entry(seq).job.state.is_terminal();
         let state = self.apply(seq, verdict, outcome)?;
-        if state.is_terminal() {
+        // A FAILED job that an operator dead-letters has ended before, and the world has been told.
+        if state.is_terminal() && !ended_before {
             self.conclude(seq).await?;
         }
         Ok(state)

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::rows::{self, Entry};
-use super::unit::{EVENT_PENDING, Unit};
+use super::unit::{EVENT_PENDING, EVENT_QUIET, Unit};
 use crate::job::{Dependency, State};
 use crate::time::Timestamp;
 
@@ -110,6 +110,9 @@ impl Unit<'_> {
             let pending = i16::from(is == State::Pending) - i16::from(was == Some(State::Pending));
             let left = was.filter(|was| was.is_terminal() && *was != is);
             moves.extend(left.map(|was| (lane, -i16::from(was.number()), *seq)));
+            if left.is_some() && is.is_terminal() {
+                moves.push((lane, EVENT_QUIET + i16::from(is.number()), *seq));
+            }
             if pending != 0 {
                 moves.push((lane, pending * EVENT_PENDING, *seq));
             }

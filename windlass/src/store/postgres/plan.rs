@@ -28,8 +28,8 @@ pub(super) struct Origin {
 pub(super) enum Plan {
     /// Its idempotency key stands for a job that is stored, or was.
     Existing(InsertedJob),
-    /// Its key is that of an earlier place.
-    Repeated(usize),
+    /// Its key is that of an earlier place; whether type and payload are the same.
+    Repeated(usize, bool),
     New(Box<NewEntry>),
 }
 
@@ -38,6 +38,17 @@ pub(super) struct NewEntry {
     spec: JobSpec,
     run_at: Option<Timestamp>,
     admission: Admission,
+}
+
+impl Plan {
+    /// The jobs that whoever waits for this one waits for with it.
+    pub(super) fn reaches(&self) -> Vec<JobId> {
+        match self {
+            Plan::Existing(existing) => vec![existing.id],
+            Plan::New(entry) => entry.spec.depends_on.iter().filter_map(named_in).collect(),
+            Plan::Repeated(..) => Vec::new(),
+        }
+    }
 }
 
 impl NewEntry {
@@ -63,12 +74,16 @@ impl NewEntry {
 }
 
 /// The ids of stored jobs that a submission's jobs depend on.
-pub(super) fn named(submission: &Submission) -> impl Iterator<Item = JobId> {
+fn named(submission: &Submission) -> impl Iterator<Item = JobId> {
     let dependencies = submission.jobs().iter().flat_map(|spec| &spec.depends_on);
-    dependencies.filter_map(|dependency| match dependency.on {
+    dependencies.filter_map(named_in)
+}
+
+fn named_in(dependency: &Dependency) -> Option<JobId> {
+    match dependency.on {
         DependsOn::Job(id) => Some(id),
         DependsOn::Batch(_) => None,
-    })
+    }
 }
 
 impl Unit<'_> {
@@ -103,7 +118,12 @@ impl Unit<'_> {
         let mut ids: Vec<JobId> = Vec::with_capacity(jobs.len());
         for place in 0..jobs.len() {
             let (id, plan) = match (submission.duplicate_of(place), existing.remove(&place)) {
-                (Some(first), _) => (ids[first], Some(Plan::Repeated(first))),
+                (Some(first), existing) => {
+                    let (earlier, spec) = (&jobs[first], &jobs[place]);
+                    let same = earlier.job_type == spec.job_type && earlier.payload == spec.payload;
+                    let matches = existing.map_or(same, |existing| existing.matches);
+                    (ids[first], Some(Plan::Repeated(first, matches)))
+                }
                 (None, Some(existing)) => (existing.id, Some(Plan::Existing(existing))),
                 (None, None) => (new_job_id(), None),
             };
@@ -122,7 +142,7 @@ impl Unit<'_> {
             let depends_on = resolve(&spec.depends_on, &ids);
             let planned = |id: &JobId| match &plans[*places.get(id)?] {
                 Some(Plan::New(entry)) => Some(entry.as_ref()),
-                Some(Plan::Existing(_) | Plan::Repeated(_)) | None => None,
+                Some(Plan::Existing(_) | Plan::Repeated(..)) | None => None,
             };
             let parents: Result<Vec<_>, Error> =
                 depends_on.iter().map(|dependency| self.parent(dependency, planned)).collect();
@@ -186,7 +206,7 @@ impl Unit<'_> {
         for plan in plans {
             let answer = match plan {
                 Plan::Existing(existing) => existing,
-                Plan::Repeated(first) => answers[first],
+                Plan::Repeated(first, matches) => InsertedJob { existing: true, matches, ..answers[first] },
                 Plan::New(entry) => {
                     let seq = seqs.next().expect("one was drawn for each new job");
                     let (id, state) = (entry.id, entry.state());

@@ -209,7 +209,7 @@ impl Inner {
         let paused = rows.first().is_some_and(|row| row.get(0));
         let mut around = Circumstances { paused, ..Circumstances::default() };
         if job.state == State::Pending {
-            let rows = link.query(include_str!("sql/edge_waits.sql"), &[&entry.seq, &most]).await?;
+            let rows = link.query(include_str!("sql/edge_waits.sql"), &[&entry.seq, &most, &entry.waits.any]).await?;
             around.waits_for = rows.iter().map(|row| JobId::from_uuid(row.get(0))).collect();
         }
         let priority = i16::from(job.effective_priority().number());

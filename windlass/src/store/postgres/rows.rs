@@ -157,10 +157,15 @@ fn lease(row: &Row, version: u64) -> Result<LeaseInfo, Fault> {
 }
 
 /// A job that a claim has just taken, with its token.
-pub(super) fn claimed(row: &Row, lanes: &Lanes) -> Result<(i64, JobRecord, LeaseToken), Fault> {
+pub(super) fn claimed(
+    row: &Row,
+    lanes: &Lanes,
+    worker: &WorkerId,
+) -> Result<(i64, JobRecord, LeaseToken), Fault> {
     let mut job = skeleton(row, lanes, row.get("lane"))?;
     job.updated_at = job.started_at.unwrap_or(job.created_at);
-    job.lease = Some(lease(row, job.lease_version)?);
+    let (version, expires_at) = (job.lease_version, time(row.get("expires_at")));
+    job.lease = Some(LeaseInfo { version, expires_at, worker: worker.clone() });
     Ok((row.get("seq"), job, LeaseToken::from_uuid(row.get("token"))))
 }
 
@@ -266,11 +271,6 @@ pub(super) fn attempt(row: &Row, job: JobId) -> Result<AttemptRecord, Fault> {
         outcome: Some(outcome.ok_or_else(|| corrupt("an outcome that is none"))?),
         failure: failure_record(row.get("failure"), Some(ended_at))?,
     })
-}
-
-/// A number that PostgreSQL keeps with a sign.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// A duration in microseconds, no longer than all of time.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Inner;
 use super::fault::Fault;
-use super::plan::{Origin, Plan, named};
+use super::plan::{Origin, Plan};
 use super::rows;
 use super::unit::{Unit, kind_number, kind_of};
 use crate::error::Error;
@@ -185,13 +185,12 @@ impl Unit<'_> {
         }
         let children = Submission::new(settlement.children().to_vec())?;
         let plans = self.plan(&children).await?;
-        let joins: HashSet<JobId> = self.fan_ins(parent)?.into_iter().map(|(seq, _)| self.entry(seq).job.id).collect();
+        // A job that has ended waits for nobody, even if it ended with a dependency open.
+        let joins = self.fan_ins(parent)?.into_iter().map(|(seq, _)| &self.entry(seq).job);
+        let joins: HashSet<JobId> = joins.filter(|job| !job.state.is_terminal()).map(|job| job.id).collect();
         if !joins.is_empty() {
-            let existing = plans.iter().filter_map(|plan| match plan {
-                Plan::Existing(existing) => Some(existing.id),
-                Plan::Repeated(_) | Plan::New(_) => None,
-            });
-            let starts: Vec<JobId> = existing.chain(named(&children)).collect();
+            // What new children wait for among themselves leads to the same jobs in the end.
+            let starts: Vec<JobId> = plans.iter().flat_map(Plan::reaches).collect();
             let waits = self.open_ancestors(&starts).await?;
             let waits_for = |id: JobId| waits.get(&id).cloned().unwrap_or_default();
             if let Some(join) = graph::reaches(starts, &joins, waits_for) {
@@ -207,7 +206,8 @@ impl Unit<'_> {
         let mut wave: Vec<JobId> = starts.to_vec();
         while !wave.is_empty() {
             self.load(wave.iter().copied()).await?;
-            let seqs: Vec<i64> = wave.iter().filter_map(|id| self.seq_of(*id)).collect();
+            let unfinished = wave.iter().filter_map(|id| self.by_id(*id)).filter(|entry| !entry.job.state.is_terminal());
+            let seqs: Vec<i64> = unfinished.map(|entry| entry.seq).collect();
             self.load_dependencies(&seqs).await?;
             let open = |unit: &Self, seq: i64| -> Vec<i64> {
                 unit.dependencies(seq).into_iter().filter(|(_, open)| *open).map(|(edge, _)| edge.0).collect()

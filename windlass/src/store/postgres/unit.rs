@@ -24,6 +24,8 @@ use crate::time::Timestamp;
 pub(super) const EVENT_ACCEPTED: i16 = 9;
 pub(super) const EVENT_PRUNED: i16 = 10;
 pub(super) const EVENT_PENDING: i16 = 11;
+/// Added to a kind that is counted, but that nobody is told of.
+pub(super) const EVENT_QUIET: i16 = 100;
 
 /// The parent, the child and the kind of an edge.
 pub(super) type Edge = (i64, i64, i16);
