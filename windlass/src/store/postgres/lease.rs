@@ -1,6 +1,6 @@
 //! Heartbeats and what running attempts save: fenced in the statement that writes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
 use super::rows;
-use crate::job::{CancelAsked, JobId, LeaseKey, Stale};
+use crate::job::{CancelAsked, LeaseKey, Stale};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
 
@@ -89,10 +89,7 @@ impl Inner {
             }
         };
         link.commit().await?;
-        let held: std::collections::HashSet<JobId> = held.into_iter().collect();
-        let is_held = |key: &LeaseKey| {
-            held.contains(&key.job) && merged.tokens[merged.places[&key.job]] == key.token.as_uuid()
-        };
+        let is_held = |key: &LeaseKey| held.contains(&(key.job.as_uuid(), key.token.as_uuid()));
         let lost = saves.iter().map(Save::key).filter(|key| !is_held(key)).map(|key| key.job.as_uuid());
         let lost: Vec<Uuid> = lost.collect();
         let fences = match lost.is_empty() {
@@ -104,15 +101,15 @@ impl Inner {
     }
 }
 
-/// The saves of a call, one for each job: later checkpoints replace earlier ones, log lines add up.
+/// The saves of a call, one for each lease: later checkpoints replace earlier ones, log lines add up.
 #[derive(Default)]
 struct Merged<'s> {
-    places: HashMap<JobId, usize>,
+    places: HashMap<LeaseKey, usize>,
     ids: Vec<Uuid>,
     tokens: Vec<Uuid>,
     checkpoints: Vec<Option<&'s [u8]>>,
     progress: Vec<Option<String>>,
-    log_places: Vec<i32>,
+    log_places: Vec<usize>,
     log_lines: Vec<&'s str>,
 }
 
@@ -123,17 +120,13 @@ impl<'s> Merged<'s> {
         sorted.sort_by_key(|save| save.key().job);
         for save in sorted {
             let key = save.key();
-            let place = *merged.places.entry(key.job).or_insert_with(|| {
+            let place = *merged.places.entry(key).or_insert_with(|| {
                 merged.ids.push(key.job.as_uuid());
                 merged.tokens.push(key.token.as_uuid());
                 merged.checkpoints.push(None);
                 merged.progress.push(None);
                 merged.ids.len() - 1
             });
-            // A call that names two tokens for one job is honoured for the first.
-            if merged.tokens[place] != key.token.as_uuid() {
-                continue;
-            }
             if let Some(checkpoint) = save.new_checkpoint() {
                 merged.checkpoints[place] = Some(checkpoint);
             }
@@ -141,25 +134,25 @@ impl<'s> Merged<'s> {
                 merged.progress[place] = Some(rows::json(progress));
             }
             for line in save.new_log() {
-                merged.log_places.push(i32::try_from(place).unwrap_or(i32::MAX));
+                merged.log_places.push(place);
                 merged.log_lines.push(line);
             }
         }
         merged
     }
 
-    async fn write(&self, store: &Inner, link: &Link<'_>) -> Result<Vec<JobId>, Fault> {
+    /// Writes them, and gives the leases that hold.
+    async fn write(&self, store: &Inner, link: &Link<'_>) -> Result<HashSet<(Uuid, Uuid)>, Fault> {
         let time = store.given_time();
         let parameters: [super::link::Parameter<'_>; 5] =
             [&time, &self.ids, &self.tokens, &self.checkpoints, &self.progress];
         let rows = link.query(include_str!("sql/save.sql"), &parameters).await?;
         if !self.log_lines.is_empty() {
-            let held: HashMap<Uuid, (i64, i64, i64)> =
-                rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3)))).collect();
+            let held: HashMap<(Uuid, Uuid), (i64, i64, i64)> =
+                rows.iter().map(|row| ((row.get(0), row.get(4)), (row.get(1), row.get(2), row.get(3)))).collect();
             let (mut seqs, mut versions, mut times, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             for (place, line) in self.log_places.iter().zip(&self.log_lines) {
-                let id = self.ids[usize::try_from(*place).unwrap_or_default()];
-                if let Some((seq, version, now)) = held.get(&id) {
+                if let Some((seq, version, now)) = held.get(&(self.ids[*place], self.tokens[*place])) {
                     seqs.push(*seq);
                     versions.push(*version);
                     times.push(*now);
@@ -169,6 +162,6 @@ impl<'s> Merged<'s> {
             link.execute(include_str!("sql/log_put.sql"), &[&seqs, &versions, &times, &lines]).await?;
             link.execute(include_str!("sql/log_cut.sql"), &[&seqs, &versions]).await?;
         }
-        Ok(rows.iter().map(|row| JobId::from_uuid(row.get(0))).collect())
+        Ok(rows.iter().map(|row| (row.get(0), row.get(4))).collect())
     }
 }

@@ -18,6 +18,7 @@ mod insert;
 mod lanes;
 mod lease;
 mod link;
+mod listen;
 mod migrate;
 mod operate;
 mod plan;
@@ -92,6 +93,8 @@ struct Inner {
     clock: Option<Arc<dyn Clock>>,
     lanes: Lanes,
     wakes: broadcast::Sender<Wake>,
+    /// To whoever tells other processes; nobody, where the options say so.
+    spoken: Option<mpsc::UnboundedSender<Vec<Wake>>>,
 }
 
 impl PostgresStore {
@@ -107,7 +110,9 @@ impl PostgresStore {
         let turn = lock_number(&schema);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
         let lanes = Lanes::default();
-        let inner = Arc::new(Inner { pool, schema, turn, clock: options.clock.clone(), lanes, wakes });
+        let (spoken, speech) = mpsc::unbounded_channel();
+        let spoken = Some(spoken).filter(|_| options.listen);
+        let inner = Arc::new(Inner { pool, schema, turn, clock: options.clock.clone(), lanes, wakes, spoken });
         let opened = async {
             let mut link = inner.link().await?;
             match options.migrate {
@@ -119,6 +124,16 @@ impl PostgresStore {
         opened.await.map_err(|fault| fault.into_error("open the store"))?;
         let (calls, waiting) = mpsc::unbounded_channel();
         tokio::spawn(insert::share(Arc::clone(&inner), waiting));
+        if options.listen {
+            let dial = listen::Dial {
+                config: options.config,
+                tls: options.tls,
+                channel: format!("windlass_{}", options.schema).chars().take(60).collect(),
+                own: uuid::Uuid::new_v4().simple().to_string(),
+            };
+            tokio::spawn(listen::speak(dial.clone(), speech));
+            tokio::spawn(listen::hear(dial, Arc::downgrade(&inner)));
+        }
         Ok(PostgresStore { inner, calls })
     }
 
@@ -167,8 +182,14 @@ impl Inner {
 
     /// Passes hints on; nobody listening is no error.
     fn hint(&self, hints: Vec<Wake>) {
-        for hint in hints {
-            let _ = self.wakes.send(hint);
+        if hints.is_empty() {
+            return;
+        }
+        for hint in &hints {
+            let _ = self.wakes.send(hint.clone());
+        }
+        if let Some(spoken) = &self.spoken {
+            let _ = spoken.send(hints);
         }
     }
 }

@@ -196,7 +196,7 @@ impl Unit<'_> {
         Ok(answers.collect())
     }
 
-    pub(super) async fn write(&mut self, plans: Vec<Plan>, origin: &Origin) -> Result<Vec<InsertedJob>, Fault> {
+    async fn write(&mut self, plans: Vec<Plan>, origin: &Origin) -> Result<Vec<InsertedJob>, Fault> {
         let new = plans.iter().filter(|plan| matches!(plan, Plan::New(_))).count();
         let mut seqs = self.draw(new).await?.into_iter();
         let mut answers: Vec<InsertedJob> = Vec::with_capacity(plans.len());

@@ -19,7 +19,9 @@ const FETCH_MAX: usize = 500;
 
 /// The number that a cursor is.
 pub(super) fn numbered(cursor: Option<&Cursor>) -> Answer<Option<i64>> {
-    cursor.map(|cursor| cursor.0.parse().map_err(|_| cursor.invalid())).transpose()
+    let number = |cursor: &Cursor| cursor.0.parse::<u64>().map_err(|_| cursor.invalid());
+    let number = cursor.map(number).transpose()?;
+    Ok(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
 }
 
 /// What a scan found, and where to go on.

@@ -149,7 +149,7 @@ impl Unit<'_> {
             self.change(seq).job.result = settlement.result().cloned();
         }
         if let Some(children) = children {
-            self.spawn(seq, children).await?;
+            self.spawn(seq, &children).await?;
         }
         if state.is_terminal() {
             self.conclude(seq).await?;
@@ -179,7 +179,7 @@ impl Unit<'_> {
     }
 
     /// Refuses children that cannot be stored, before anything is written.
-    async fn check_children(&mut self, parent: i64, settlement: &Settlement) -> Result<Option<Vec<Plan>>, Fault> {
+    async fn check_children(&mut self, parent: i64, settlement: &Settlement) -> Result<Option<Submission>, Fault> {
         if settlement.children().is_empty() {
             return Ok(None);
         }
@@ -197,7 +197,7 @@ impl Unit<'_> {
                 return Err(Error::DependencyCycle { through: join.to_string() }.into());
             }
         }
-        Ok(Some(plans))
+        Ok(Some(children))
     }
 
     /// What these jobs wait for, and what those wait for, and so on.
@@ -239,11 +239,12 @@ impl Unit<'_> {
     }
 
     /// Stores the children of a completed job, and lets its FAN_INs wait for them too.
-    async fn spawn(&mut self, parent: i64, children: Vec<Plan>) -> Result<(), Fault> {
+    async fn spawn(&mut self, parent: i64, children: &Submission) -> Result<(), Fault> {
         let joins = self.fan_ins(parent)?;
         let job = &self.entry(parent).job;
         let origin = Origin { workflow: job.workflow_id, spawned_by: Some(job.id), firing: None };
-        let spawned = self.write(children, &origin).await?;
+        // Planned anew: by now their parent has completed.
+        let spawned = self.insert_from(children, &origin).await?;
         for (join, kind) in joins {
             self.gain(join, kind, &spawned).await?;
         }

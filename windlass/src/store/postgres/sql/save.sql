@@ -5,7 +5,7 @@ with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 held as materialized (
-    select l.id, l.seq, l.version, i.checkpoint, i.progress
+    select l.id, l.seq, l.version, l.token, i.checkpoint, i.progress
     from unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::text[]) as i(id, token, checkpoint, progress)
     join windlass.leased l on l.id = i.id and l.token = i.token and l.expires_at > (select now from clock)
     for update of l
@@ -16,4 +16,4 @@ kept as (
     from held h
     where j.seq = h.seq and (h.progress is not null or h.checkpoint is not null)
 )
-select h.id, h.seq, h.version, (select now from clock) from held h
+select h.id, h.seq, h.version, (select now from clock), h.token from held h
