@@ -3,15 +3,12 @@
 //! Metrics go through the `metrics` facade: install a recorder before the first client or worker is made. Labels are
 //! queues, types, outcomes and reasons; ids and payloads never are (rule N6).
 
-#![allow(dead_code, reason = "the worker records most of them")]
-
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::error::Error;
 use crate::job::{JobType, Outcome, QueueName, Stale};
-use crate::store::{InsertedJob, UpkeepReport};
 
 /// The span around one execution of a handler; carries `job.id`, `job.type`, `attempt` and `queue`.
 pub const SPAN_JOB: &str = "windlass.job";
@@ -98,9 +95,8 @@ pub fn describe() {
     }
 }
 
-pub(crate) fn enqueued(jobs: &[InsertedJob]) {
-    let existing = jobs.iter().filter(|job| job.existing).count();
-    for (count, label) in [(jobs.len() - existing, "false"), (existing, "true")] {
+pub(crate) fn enqueued(new: usize, existing: usize) {
+    for (count, label) in [(new, "false"), (existing, "true")] {
         if count > 0 {
             counter!(ENQUEUED, "existing" => label).increment(count as u64);
         }
@@ -156,17 +152,9 @@ pub(crate) fn slots(queue: &QueueName, slots: usize, busy: usize, unserved: Opti
     }
 }
 
-pub(crate) fn upkeep(report: &UpkeepReport) {
-    let kinds = [
-        ("lifetimes", report.lifetimes),
-        ("expired", report.expired),
-        ("fired", report.fired),
-        ("pruned", report.pruned),
-    ];
-    for (what, count) in kinds {
-        if count > 0 {
-            counter!(UPKEEP, "what" => what).increment(count as u64);
-        }
+pub(crate) fn upkeep(what: &'static str, count: usize) {
+    if count > 0 {
+        counter!(UPKEEP, "what" => what).increment(count as u64);
     }
 }
 

@@ -68,7 +68,8 @@ impl Client {
     }
 
     fn tell_enqueued(&self, jobs: &[InsertedJob]) {
-        observe::enqueued(jobs);
+        let existing = jobs.iter().filter(|job| job.existing).count();
+        observe::enqueued(jobs.len() - existing, existing);
         for hook in &self.inner.enqueued {
             // The jobs are stored: a hook that panics must not make it look otherwise.
             if catch_unwind(AssertUnwindSafe(|| hook(jobs))).is_err() {

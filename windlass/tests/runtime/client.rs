@@ -1,18 +1,17 @@
 //! The client end to end: enqueue, batches, workflows, looking, acting, waiting.
 
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use support::Setup;
 use windlass::store::{Act, ClaimRequest, Edit, Filter, JobEventKind, ScheduleEdit};
 use windlass::{
     Client, Error, Failure, Job, JobId, NewJob, Payload, Priority, QueueName, RequeueOptions, Schedule, State,
     WorkerId, Workflow,
 };
+
+use crate::support::{self, Setup};
 
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 struct Welcome {

@@ -2,13 +2,13 @@
 //!
 //! A case is an async function of a [`Setup`]; `on_every_store!` makes a test of it for each store.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+pub(crate) mod faulty;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::store::MemoryStore;
-use windlass::{Client, ManualClock};
+use windlass::{Client, JobId, JobRecord, ManualClock, State, Worker};
 
 /// Long enough for anything that happens at once, short enough to notice that it does not.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -26,7 +26,6 @@ pub(crate) async fn memory() -> Setup {
 }
 
 /// Makes a test of each case, on each store.
-#[macro_export]
 macro_rules! on_every_store {
     ($($case:ident),* $(,)?) => {
         mod memory {
@@ -48,4 +47,36 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl 
         }
     });
     waited.await.unwrap_or_else(|_| panic!("{what}: not within {SOON:?}"));
+}
+
+/// A job whose payload is a number.
+#[derive(serde::Serialize, serde::Deserialize, Debug, Clone, PartialEq)]
+pub(crate) struct Number(pub(crate) u64);
+
+impl windlass::Job for Number {
+    const TYPE: &'static str = "number";
+}
+
+impl Setup {
+    /// The same store behind one that fails when told to.
+    pub(crate) fn faulty(self) -> (Setup, Arc<faulty::Faults>) {
+        let (store, faults) = faulty::FaultyStore::over(self.client.store().clone());
+        (Setup { client: Client::with_store(store), clock: self.clock }, faults)
+    }
+
+    /// Enqueues a number; gives its id.
+    pub(crate) async fn number(&self, number: u64) -> JobId {
+        self.client.enqueue(Number(number)).await.expect("enqueue").id
+    }
+
+    /// A worker that serves the default queue, and looks often.
+    pub(crate) fn worker(&self, slots: usize) -> Worker {
+        Worker::new(&self.client).queue("default", slots).poll_interval(Duration::from_millis(5))
+    }
+
+    /// Waits until a job is in a state.
+    pub(crate) async fn reaches(&self, id: JobId, state: State) -> JobRecord {
+        until(&format!("{id} is {state}"), || async { self.client.job(id).await.expect("a job").state == state }).await;
+        self.client.job(id).await.expect("a job")
+    }
 }
