@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     Ok(Duration::from_micros(u64::deserialize(deserializer)?))
 }

@@ -7,7 +7,7 @@ mod explain;
 mod failure;
 mod id;
 mod lease;
-mod micros;
+pub(crate) mod micros;
 mod micros_option;
 mod options;
 mod payload;

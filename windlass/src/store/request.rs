@@ -244,6 +244,7 @@ pub struct Operation {
 
 /// On which jobs an operator acts.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one is made for each call; a box would only be in the way")]
 pub enum Target {
     /// These; each that cannot is refused with its reason.
     Jobs(Vec<JobId>),

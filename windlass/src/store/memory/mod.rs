@@ -1,0 +1,213 @@
+//! The store in memory: the readable reference, and the store for tests. It forgets everything when it is dropped.
+//!
+//! One mutex around [`Tables`]; every method takes it, lets time pass (what fell due becomes SCHEDULED), and does one
+//! thing. The decisions are the pure core's. The files follow the pipeline: `insert`, `lease` (claim, extend, save,
+//! settle), `ends` (what the end of a job does to others), `upkeep`, `operate`, `read`, `schedules`.
+
+mod check;
+mod ends;
+mod insert;
+mod lease;
+mod operate;
+mod read;
+mod schedules;
+mod tables;
+mod upkeep;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+
+use self::tables::Tables;
+use super::Store;
+use super::answer::*;
+use super::request::*;
+use crate::clock::{Clock, SystemClock};
+use crate::error::Result;
+use crate::job::{
+    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
+};
+use crate::schedule::ScheduleRecord;
+use crate::time::Timestamp;
+use crate::workflow::{Submission, WorkflowRecord};
+
+/// How many hints a slow listener may fall behind; it is then told so, and looks for itself.
+const WAKES_KEPT: usize = 1024;
+
+/// Jobs in memory, for tests: complete and quick, not durable.
+pub struct MemoryStore {
+    tables: Mutex<Tables>,
+    clock: Arc<dyn Clock>,
+    wakes: broadcast::Sender<Wake>,
+}
+
+impl MemoryStore {
+    /// An empty store on the machine's clock.
+    pub fn new() -> Self {
+        MemoryStore::with_clock(SystemClock::default())
+    }
+
+    /// An empty store on this clock.
+    pub fn with_clock(clock: impl Clock) -> Self {
+        let (wakes, _) = broadcast::channel(WAKES_KEPT);
+        MemoryStore { tables: Mutex::new(Tables::new()), clock: Arc::new(clock), wakes }
+    }
+
+    /// The tables, with everything that has fallen due by now in its place.
+    fn tables(&self) -> (MutexGuard<'_, Tables>, Timestamp) {
+        let mut tables = self.tables.lock().expect("no method panics while it holds the tables");
+        let now = self.clock.now();
+        tables.let_time_pass(now);
+        (tables, now)
+    }
+
+    /// Runs a change and passes on the hints it left, after the lock is free again.
+    fn change<T>(&self, change: impl FnOnce(&mut Tables, Timestamp) -> T) -> T {
+        let (mut tables, now) = self.tables();
+        let answer = change(&mut tables, now);
+        let hints = tables.take_hints();
+        drop(tables);
+        for hint in hints {
+            // Nobody listening is no error.
+            let _ = self.wakes.send(hint);
+        }
+        answer
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Tables, Timestamp) -> T) -> T {
+        let (tables, now) = self.tables();
+        read(&tables, now)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(self.clock.now())
+    }
+
+    async fn insert(&self, submission: Submission) -> Result<Inserted> {
+        self.change(|tables, now| tables.insert(submission, now))
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        Ok(self.change(|tables, now| tables.claim(request, now)))
+    }
+
+    async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
+        Ok(self.change(|tables, now| leases.iter().map(|key| tables.extend(key, lease_time, now)).collect()))
+    }
+
+    async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>> {
+        Ok(self.change(|tables, now| saves.iter().map(|save| tables.save(save, now)).collect()))
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+        Ok(self.change(|tables, now| settlements.iter().map(|one| tables.settle(one, now)).collect()))
+    }
+
+    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
+        Ok(self.change(|tables, now| tables.upkeep(request, now)))
+    }
+
+    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        Ok(self.read(|tables, _| ids.iter().map(|id| tables.by_id(*id).map(|entry| entry.job.clone())).collect()))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        self.read(|tables, _| tables.list(query))
+    }
+
+    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
+        Ok(self.read(|tables, _| tables.count(filter, cap)))
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
+        self.read(|tables, _| tables.attempts(job))
+    }
+
+    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
+        self.read(|tables, _| tables.logs(job))
+    }
+
+    async fn explain(&self, job: JobId) -> Result<Explanation> {
+        self.read(|tables, now| tables.explain(job, now))
+    }
+
+    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
+        self.read(|tables, _| tables.events(after, limit))
+    }
+
+    async fn totals(&self) -> Result<Totals> {
+        Ok(self.read(|tables, _| tables.totals()))
+    }
+
+    async fn operate(&self, operation: &Operation) -> Result<Operated> {
+        self.change(|tables, now| tables.operate(operation, now))
+    }
+
+    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
+        self.read(|tables, _| tables.acts(after, limit))
+    }
+
+    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
+        self.change(|tables, now| tables.set_paused(queue, paused, by, now));
+        Ok(())
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        Ok(self.read(|tables, _| tables.queues()))
+    }
+
+    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+        self.change(|tables, now| tables.announce(worker, now));
+        Ok(())
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        Ok(self.read(|tables, now| tables.live_workers(now).cloned().collect()))
+    }
+
+    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
+        self.change(|tables, now| tables.edit_schedule(edit, now))
+    }
+
+    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
+        Ok(self.read(|tables, _| tables.list_schedules(after, limit)))
+    }
+
+    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
+        Ok(self.read(|tables, _| ids.iter().map(|id| tables.workflow(*id).cloned()).collect()))
+    }
+
+    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
+        self.read(|tables, _| tables.list_workflows(after, limit))
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.wakes.subscribe()
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        Ok(self.read(|tables, now| tables.contradictions(now)))
+    }
+}

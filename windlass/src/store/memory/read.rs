@@ -1,0 +1,155 @@
+//! Reading, which changes nothing.
+
+use super::tables::{Entry, SCAN_MAX, Sequence, Tables};
+use crate::error::{Error, Result};
+use crate::job::{
+    AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State, WorkflowId,
+};
+use crate::store::answer::{ActRecord, JobEvent, Page, QueueRecord, Totals, WorkerRecord};
+use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::time::Timestamp;
+use crate::workflow::WorkflowRecord;
+
+impl Tables {
+    fn known(&self, id: JobId) -> Result<&Entry> {
+        self.by_id(id).ok_or_else(|| Error::no_such_job(id))
+    }
+
+    pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        let limit = query.limit.clamp(1, PAGE_MAX);
+        let before = numbered(query.after.as_ref())?.unwrap_or(Sequence::MAX);
+        let mut items = Vec::new();
+        for (scanned, (sequence, entry)) in self.jobs.range(..before).rev().enumerate() {
+            if query.filter.matches(&entry.job) {
+                items.push(entry.job.clone());
+            }
+            if items.len() == limit || scanned == SCAN_MAX {
+                return Ok(Page { items, next: Some(Cursor(sequence.to_string())) });
+            }
+        }
+        Ok(Page { items, next: None })
+    }
+
+    pub(super) fn count(&self, filter: &Filter, cap: u64) -> u64 {
+        let plain = Filter { states: filter.states.clone(), queue: filter.queue.clone(), ..Filter::default() };
+        if *filter == plain {
+            let queue = filter.queue.as_ref();
+            let queues = self.queues.iter().filter(|(name, _)| queue.is_none_or(|wanted| wanted == *name));
+            let states =
+                State::ALL.into_iter().filter(|state| filter.states.is_empty() || filter.states.contains(state));
+            let states: Vec<_> = states.map(|state| usize::from(state.number())).collect();
+            let counts = queues.map(|(_, queue)| states.iter().map(|number| queue.states[*number]).sum::<u64>());
+            return counts.sum::<u64>().min(cap);
+        }
+        let matching = self.jobs.values().filter(|entry| filter.matches(&entry.job));
+        matching.take(usize::try_from(cap).unwrap_or(usize::MAX)).count() as u64
+    }
+
+    pub(super) fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>> {
+        let entry = self.known(id)?;
+        let closed = entry.closed.iter().map(|(_, attempt)| attempt.clone());
+        Ok(closed.chain(entry.job.open_attempt()).collect())
+    }
+
+    pub(super) fn logs(&self, id: JobId) -> Result<Vec<LogLine>> {
+        Ok(self.known(id)?.logs.iter().cloned().collect())
+    }
+
+    pub(super) fn explain(&self, id: JobId, now: Timestamp) -> Result<Explanation> {
+        let entry = self.known(id)?;
+        let queue = self.queues.get(&entry.job.spec.queue);
+        let order = entry.job.claim_order(entry.sequence);
+        let lanes = queue.iter().flat_map(|queue| queue.lanes.values());
+        let ahead = lanes.flat_map(|lane| lane.range(..order)).take(EXPLAIN_SCAN_MAX).count();
+        let mut waits_for: Vec<JobId> = entry.open.iter().map(|(on, _)| *on).collect();
+        waits_for.dedup();
+        waits_for.truncate(EXPLAIN_SCAN_MAX);
+        let mut around = Circumstances {
+            paused: queue.is_some_and(|queue| queue.paused),
+            waits_for: if entry.job.state == State::Pending { waits_for } else { Vec::new() },
+            ahead,
+            ..Circumstances::default()
+        };
+        for worker in self.live_workers(now) {
+            worker.tell(&entry.job, &mut around);
+        }
+        Ok(Explanation::of(&entry.job, &around, now))
+    }
+
+    pub(super) fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
+        let present = || Some(Cursor((self.next_event - 1).to_string()));
+        let Some(after) = numbered(after)? else { return Ok(Page { items: Vec::new(), next: present() }) };
+        let start = self.events.partition_point(|(number, _)| *number <= after);
+        let rest = self.events.range(start..).take(limit.clamp(1, PAGE_MAX));
+        let items: Vec<JobEvent> = rest.map(|(_, event)| event.clone()).collect();
+        let next = items.last().map_or_else(present, |last| Some(last.cursor.clone()));
+        Ok(Page { items, next })
+    }
+
+    pub(super) fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
+        let before = numbered(after)?.unwrap_or(u64::MAX);
+        let end = self.acts.partition_point(|(number, _)| *number < before);
+        let limit = limit.clamp(1, PAGE_MAX);
+        let page: Vec<_> = self.acts.range(..end).rev().take(limit).collect();
+        let next = page.last().filter(|_| end > limit).map(|(number, _)| Cursor(number.to_string()));
+        Ok(Page { items: page.into_iter().map(|(_, act)| act.clone()).collect(), next })
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let states = std::array::from_fn(|number| self.states[number].len() as u64);
+        Totals { accepted: self.accepted, pruned: self.pruned, states }
+    }
+
+    pub(super) fn queues(&self) -> Vec<QueueRecord> {
+        let oldest = |queue: &super::tables::Queue| {
+            let first_of = |lane: &std::collections::BTreeSet<super::tables::ClaimOrder>| {
+                let levels = crate::job::Priority::ALL.into_iter();
+                let firsts = levels.filter_map(|level| {
+                    lane.range((level, Timestamp::EPOCH, 0)..).next().filter(|(found, _, _)| *found == level)
+                });
+                firsts.map(|(_, at, _)| *at).min()
+            };
+            queue.lanes.values().filter_map(first_of).min()
+        };
+        let record = |(name, queue): (&crate::job::QueueName, &super::tables::Queue)| QueueRecord {
+            name: name.clone(),
+            paused: queue.paused,
+            states: queue.states,
+            oldest_scheduled: oldest(queue),
+        };
+        self.queues.iter().map(record).collect()
+    }
+
+    pub(super) fn announce(&mut self, report: &WorkerReport, now: Timestamp) {
+        let started_at = self.workers.get(&report.id).map_or(now, |known| known.started_at);
+        let worker = WorkerRecord {
+            id: report.id.clone(),
+            host: report.host.clone(),
+            queues: report.queues.clone(),
+            types: report.types.clone(),
+            started_at,
+            seen_at: now,
+        };
+        self.workers.insert(report.id.clone(), worker);
+    }
+
+    pub(super) fn live_workers(&self, now: Timestamp) -> impl Iterator<Item = &WorkerRecord> {
+        self.workers.values().filter(move |worker| now.since(worker.seen_at) <= WORKER_LIVE)
+    }
+
+    pub(super) fn workflow(&self, id: WorkflowId) -> Option<&WorkflowRecord> {
+        self.workflows.get(self.workflow_ids.get(&id)?)
+    }
+
+    pub(super) fn list_workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
+        let before = numbered(after)?.unwrap_or(Sequence::MAX);
+        let mut rest = self.workflows.range(..before).rev();
+        let page: Vec<_> = rest.by_ref().take(limit.clamp(1, PAGE_MAX)).collect();
+        let next = page.last().filter(|_| rest.next().is_some()).map(|(sequence, _)| Cursor(sequence.to_string()));
+        Ok(Page { items: page.into_iter().map(|(_, workflow)| workflow.clone()).collect(), next })
+    }
+}
+
+fn numbered(cursor: Option<&Cursor>) -> Result<Option<u64>> {
+    cursor.map(|cursor| cursor.0.parse().map_err(|_| cursor.invalid())).transpose()
+}

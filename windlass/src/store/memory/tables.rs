@@ -1,0 +1,352 @@
+//! What the memory store holds: one entry a job, and indexes that follow it wherever it goes.
+//!
+//! Every change to a job goes through [`Tables::update`], which compares the places a job stands in before and after and
+//! moves it. So an index cannot be forgotten.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use crate::job::{
+    ATTEMPTS_KEPT, AttemptRecord, DependencyKind, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority,
+    QueueName, State, WorkerId, WorkflowId,
+};
+use crate::schedule::ScheduleRecord;
+use crate::store::answer::{ActRecord, JobEvent, JobEventKind, Wake, WorkerRecord};
+use crate::store::request::Cursor;
+use crate::time::Timestamp;
+use crate::workflow::WorkflowRecord;
+use crate::workflow::graph::Waits;
+
+/// Counts submissions; a job's number never changes and is never used again.
+pub(super) type Sequence = u64;
+/// The place of a SCHEDULED job in its lane (rule D5).
+pub(super) type ClaimOrder = (Priority, Timestamp, Sequence);
+
+/// How many events and acts are kept; older ones are forgotten.
+pub(super) const EVENTS_KEPT: usize = 10_000;
+/// How many rows one page or step looks at; rare matches among millions take several pages.
+pub(super) const SCAN_MAX: usize = 10_000;
+
+/// A job and what only the store knows of it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) sequence: Sequence,
+    pub(super) job: JobRecord,
+    /// The secret of the current lease.
+    pub(super) token: Option<LeaseToken>,
+    /// Closed attempts, oldest first, with the token each was held under.
+    pub(super) closed: VecDeque<(LeaseToken, AttemptRecord)>,
+    pub(super) logs: VecDeque<LogLine>,
+    /// All dependencies, those gained by FAN_IN included.
+    pub(super) edges: Vec<(JobId, DependencyKind)>,
+    /// Those that have not been met.
+    pub(super) open: Vec<(JobId, DependencyKind)>,
+    pub(super) waits: Waits,
+    pub(super) depth: u32,
+    /// Jobs that depend, or once depended, on this one; some may be gone.
+    pub(super) dependents: Vec<Sequence>,
+}
+
+impl Entry {
+    /// Keeps a closed attempt, and forgets the oldest beyond the newest hundred together with its log.
+    pub(super) fn close(&mut self, token: LeaseToken, attempt: AttemptRecord) {
+        self.closed.push_back((token, attempt));
+        if self.closed.len() > ATTEMPTS_KEPT
+            && let Some((_, oldest)) = self.closed.pop_front()
+        {
+            self.logs.retain(|line| line.attempt != oldest.id);
+        }
+    }
+}
+
+/// What an idempotency key stands for, kept even when the job is gone.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) job: JobId,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) job_type: JobType,
+    pub(super) payload: Payload,
+}
+
+/// A scope with a key in it.
+pub(super) type ScopedKey = (String, String);
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) paused: bool,
+    pub(super) states: [u64; 9],
+    /// SCHEDULED jobs by type, so that a claim never walks over types it does not want (rule N1b).
+    pub(super) lanes: BTreeMap<JobType, BTreeSet<ClaimOrder>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) jobs: BTreeMap<Sequence, Entry>,
+    pub(super) ids: HashMap<JobId, Sequence>,
+    pub(super) queues: BTreeMap<QueueName, Queue>,
+    /// DELAYED and RETRYING jobs by the moment they fall due.
+    pub(super) due: BTreeSet<(Timestamp, Sequence)>,
+    /// RUNNING jobs by the end of their lease.
+    pub(super) leases: BTreeSet<(Timestamp, Sequence)>,
+    /// Unfinished jobs by the end of their lifetime.
+    pub(super) deadlines: BTreeSet<(Timestamp, Sequence)>,
+    /// Jobs by state; ended ones by when they ended, others by submission.
+    pub(super) states: [BTreeSet<(Timestamp, Sequence)>; 9],
+    pub(super) keys: HashMap<ScopedKey, Key>,
+    pub(super) key_ends: BTreeSet<(Timestamp, ScopedKey)>,
+    pub(super) workflows: BTreeMap<Sequence, WorkflowRecord>,
+    pub(super) workflow_ids: HashMap<WorkflowId, Sequence>,
+    pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
+    pub(super) schedules: BTreeMap<String, ScheduleRecord>,
+    pub(super) acts: VecDeque<(u64, ActRecord)>,
+    pub(super) events: VecDeque<(u64, JobEvent)>,
+    pub(super) next: Sequence,
+    pub(super) next_event: u64,
+    pub(super) accepted: u64,
+    pub(super) pruned: u64,
+    pub(super) random: fastrand::Rng,
+    hints: Vec<Wake>,
+}
+
+/// Where a job stands in the indexes; follows from its record.
+#[derive(PartialEq, Eq, Clone, Copy)]
+struct Places {
+    state: (State, Timestamp),
+    claim: Option<ClaimOrder>,
+    due: Option<Timestamp>,
+    lease: Option<Timestamp>,
+    deadline: Option<Timestamp>,
+}
+
+impl Places {
+    fn of(entry: &Entry) -> Self {
+        let job = &entry.job;
+        let waits_for_time = matches!(job.state, State::Delayed | State::Retrying);
+        Places {
+            state: (job.state, job.completed_at.filter(|_| job.state.is_terminal()).unwrap_or_default()),
+            claim: (job.state == State::Scheduled).then(|| job.claim_order(entry.sequence)),
+            due: job.run_at.filter(|_| waits_for_time),
+            lease: job.lease.as_ref().map(|lease| lease.expires_at),
+            deadline: job.deadline.filter(|_| !job.state.is_terminal()),
+        }
+    }
+}
+
+impl Tables {
+    pub(super) fn new() -> Self {
+        Tables {
+            jobs: BTreeMap::new(),
+            ids: HashMap::new(),
+            queues: BTreeMap::new(),
+            due: BTreeSet::new(),
+            leases: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            states: Default::default(),
+            keys: HashMap::new(),
+            key_ends: BTreeSet::new(),
+            workflows: BTreeMap::new(),
+            workflow_ids: HashMap::new(),
+            workers: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            acts: VecDeque::new(),
+            events: VecDeque::new(),
+            next: 1,
+            next_event: 1,
+            accepted: 0,
+            pruned: 0,
+            random: fastrand::Rng::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    pub(super) fn by_id(&self, id: JobId) -> Option<&Entry> {
+        self.ids.get(&id).map(|sequence| self.entry(*sequence))
+    }
+
+    pub(super) fn entry(&self, sequence: Sequence) -> &Entry {
+        self.jobs.get(&sequence).expect("indexes name only jobs that exist")
+    }
+
+    pub(super) fn entry_mut(&mut self, sequence: Sequence) -> &mut Entry {
+        self.jobs.get_mut(&sequence).expect("indexes name only jobs that exist")
+    }
+
+    /// Changes a job and moves it to the places where it then stands.
+    pub(super) fn update<T>(&mut self, sequence: Sequence, change: impl FnOnce(&mut Entry) -> T) -> T {
+        let entry = self.jobs.get_mut(&sequence).expect("indexes name only jobs that exist");
+        let before = Places::of(entry);
+        let answer = change(entry);
+        let after = Places::of(entry);
+        if before != after {
+            self.place(sequence, Some(before), Some(after));
+        }
+        answer
+    }
+
+    /// Adds a new job; the caller has drawn its sequence.
+    pub(super) fn add(&mut self, entry: Entry) {
+        let (sequence, id) = (entry.sequence, entry.job.id);
+        let after = Places::of(&entry);
+        self.jobs.insert(sequence, entry);
+        self.ids.insert(id, sequence);
+        self.accepted += 1;
+        self.place(sequence, None, Some(after));
+        self.event(sequence, JobEventKind::Enqueued);
+    }
+
+    /// Removes an ended job for good; its idempotency key goes on.
+    pub(super) fn remove(&mut self, sequence: Sequence) {
+        let before = Places::of(self.entry(sequence));
+        self.place(sequence, Some(before), None);
+        let entry = self.jobs.remove(&sequence).expect("it was there a line ago");
+        self.ids.remove(&entry.job.id);
+        self.pruned += 1;
+        if let Some(workflow) = self.workflow_of(entry.job.workflow_id) {
+            workflow.pruned += 1;
+            // A workflow goes with the last of its jobs.
+            if workflow.counts.iter().all(|count| *count == 0) {
+                let id = workflow.id;
+                let sequence = self.workflow_ids.remove(&id).expect("it was found by its id");
+                self.workflows.remove(&sequence);
+            }
+        }
+    }
+
+    fn place(&mut self, sequence: Sequence, before: Option<Places>, after: Option<Places>) {
+        self.place_state(sequence, before.map(|places| places.state), after.map(|places| places.state));
+        self.place_claim(sequence, before.and_then(|places| places.claim), after.and_then(|places| places.claim));
+        let times = |pick: fn(Places) -> Option<Timestamp>| (before.and_then(pick), after.and_then(pick));
+        move_time(&mut self.due, sequence, times(|places| places.due));
+        move_time(&mut self.leases, sequence, times(|places| places.lease));
+        move_time(&mut self.deadlines, sequence, times(|places| places.deadline));
+    }
+
+    fn place_state(
+        &mut self,
+        sequence: Sequence,
+        before: Option<(State, Timestamp)>,
+        after: Option<(State, Timestamp)>,
+    ) {
+        if before == after {
+            return;
+        }
+        let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").job;
+        let (queue, workflow) = (job.spec.queue.clone(), job.workflow_id);
+        for (place, step) in [(before, -1_i64), (after, 1)] {
+            let Some((state, at)) = place else { continue };
+            let number = usize::from(state.number());
+            let set = &mut self.states[number];
+            let _ = if step > 0 { set.insert((at, sequence)) } else { set.remove(&(at, sequence)) };
+            if !self.queues.contains_key(&queue) {
+                self.queues.insert(queue.clone(), Queue::default());
+            }
+            let lane = self.queues.get_mut(&queue).expect("it was made a line ago");
+            lane.states[number] = lane.states[number].wrapping_add_signed(step);
+            if let Some(workflow) = self.workflow_of(workflow) {
+                workflow.counts[number] = workflow.counts[number].wrapping_add_signed(step);
+            }
+        }
+    }
+
+    fn place_claim(&mut self, sequence: Sequence, before: Option<ClaimOrder>, after: Option<ClaimOrder>) {
+        if before == after {
+            return;
+        }
+        let spec = &self.jobs.get(&sequence).expect("a job is placed while it exists").job.spec;
+        let queue = self.queues.get_mut(&spec.queue).expect("a job's queue exists since it was placed");
+        if let Some(before) = before
+            && let Some(lane) = queue.lanes.get_mut(&spec.job_type)
+        {
+            lane.remove(&before);
+            if lane.is_empty() {
+                queue.lanes.remove(&spec.job_type);
+            }
+        }
+        if let Some(after) = after {
+            match queue.lanes.get_mut(&spec.job_type) {
+                Some(lane) => {
+                    lane.insert(after);
+                }
+                None => {
+                    queue.lanes.insert(spec.job_type.clone(), BTreeSet::from([after]));
+                }
+            }
+            let name = spec.queue.clone();
+            // One hint for a queue is as good as many in one call.
+            if !matches!(self.hints.last(), Some(Wake::Scheduled(last)) if *last == name) {
+                self.hints.push(Wake::Scheduled(name));
+            }
+        }
+    }
+
+    /// Makes SCHEDULED what has fallen due by `now` (S4).
+    pub(super) fn let_time_pass(&mut self, now: Timestamp) {
+        while let Some((at, sequence)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            debug_assert!(at <= now);
+            self.update(sequence, |entry| entry.job.fall_due()).expect("only waiting jobs stand in `due`");
+        }
+    }
+
+    pub(super) fn workflow_of(&mut self, id: Option<WorkflowId>) -> Option<&mut WorkflowRecord> {
+        let sequence = self.workflow_ids.get(&id?)?;
+        self.workflows.get_mut(sequence)
+    }
+
+    pub(super) fn draw_sequence(&mut self) -> Sequence {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub(super) fn hint(&mut self, hint: Wake) {
+        self.hints.push(hint);
+    }
+
+    pub(super) fn take_hints(&mut self) -> Vec<Wake> {
+        std::mem::take(&mut self.hints)
+    }
+
+    pub(super) fn event(&mut self, sequence: Sequence, kind: JobEventKind) {
+        let job = &self.entry(sequence).job;
+        let at = match kind {
+            JobEventKind::Enqueued => job.created_at,
+            JobEventKind::Ended(_) => job.updated_at,
+        };
+        let number = self.next_event;
+        let event = JobEvent {
+            cursor: Cursor(number.to_string()),
+            at,
+            job: job.id,
+            queue: job.spec.queue.clone(),
+            job_type: job.spec.job_type.clone(),
+            kind,
+        };
+        self.next_event += 1;
+        self.events.push_back((number, event));
+        if self.events.len() > EVENTS_KEPT {
+            self.events.pop_front();
+        }
+    }
+
+    pub(super) fn record_act(&mut self, act: ActRecord) {
+        let number = self.acts.back().map_or(1, |(number, _)| number + 1);
+        self.acts.push_back((number, act));
+        if self.acts.len() > EVENTS_KEPT {
+            self.acts.pop_front();
+        }
+    }
+}
+
+fn move_time(
+    index: &mut BTreeSet<(Timestamp, Sequence)>,
+    sequence: Sequence,
+    (before, after): (Option<Timestamp>, Option<Timestamp>),
+) {
+    if before == after {
+        return;
+    }
+    if let Some(before) = before {
+        index.remove(&(before, sequence));
+    }
+    if let Some(after) = after {
+        index.insert((after, sequence));
+    }
+}
