@@ -10,6 +10,8 @@ pub mod answer;
 pub mod conformance;
 pub mod memory;
 pub mod request;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::fmt;
 use std::time::Duration;
