@@ -3,6 +3,7 @@
 //! This module is pure. It reads no clock, draws no random number and knows no store: time and randomness are
 //! arguments. A job's way through it: [`NewJob`] → [`JobSpec`] → [`JobRecord`] → [`Lease`] → [`Settlement`] → [`Verdict`].
 
+mod dependency;
 mod explain;
 mod failure;
 mod id;
@@ -20,6 +21,7 @@ mod verdict;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
 pub use explain::{Circumstances, EXPLAIN_SCAN_MAX, Explanation, Why};
 pub(crate) use failure::cut;
 pub use failure::{
@@ -34,10 +36,9 @@ pub use id::{
 pub use lease::{Lease, LeaseKey, SPAWN_MAX, Settlement, Stale};
 pub(crate) use options::check_chars;
 pub use options::{
-    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn,
-    Idempotency, JobOptions, JobSpec, KEY_CHARS_MAX, Limits, NewJob, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt,
-    Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext,
-    URL_BYTES_MAX, WINDOW_DEFAULT, check_tags, check_url,
+    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, Idempotency, JobOptions, JobSpec, KEY_CHARS_MAX, Limits,
+    NewJob, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX,
+    TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT, check_tags, check_url,
 };
 pub(crate) use payload::check_size;
 pub use payload::{CONTENT_TYPE_BYTES_MAX, Payload};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Priority;
+use super::dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
 use super::id::{JobId, JobType, QueueName, shorten};
 use super::payload::Payload;
 use super::policies::{Policies, PolicyPatch};
@@ -24,8 +25,6 @@ pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 pub const CHECKPOINT_BYTES_MAX: usize = 1 << 20;
 /// Most jobs in one enqueue call.
 pub const BATCH_MAX: usize = 10_000;
-/// Most dependencies of one job.
-pub const DEPENDENCIES_MAX: usize = 1000;
 /// Longest idempotency key, in characters.
 pub const KEY_CHARS_MAX: usize = 256;
 /// Longest correlation id, in characters.
@@ -151,41 +150,6 @@ pub struct Idempotency {
 
 /// How long an idempotency key holds unless said otherwise.
 pub const WINDOW_DEFAULT: Duration = Duration::from_secs(24 * 3600);
-
-/// What a job waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Dependency {
-    /// The job waited for.
-    pub on: DependsOn,
-    /// What counts as done, and what a bad end does.
-    pub kind: DependencyKind,
-}
-
-/// The job that is waited for: one that is stored, or one of the same submission.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DependsOn {
-    /// A stored job.
-    Job(JobId),
-    /// The job at this place of the same batch, from 0.
-    Batch(usize),
-}
-
-/// What counts as done, and what a bad end does (section 9 of the contract).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DependencyKind {
-    /// It must complete; if it dies, so does the dependent.
-    After,
-    /// The first of all so marked to end, however it ended.
-    AfterAny,
-    /// It must end, however.
-    AfterAll,
-    /// It and all it spawns must complete; if one dies, so does the dependent.
-    FanInSuccess,
-    /// It and all it spawns must end, however.
-    FanInDone,
-}
 
 /// What is kept of a job beside its type, queue, payload, priority and dependencies.
 ///

@@ -9,6 +9,7 @@ pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
+mod open;
 pub mod request;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -22,6 +23,7 @@ use uuid::Uuid;
 
 pub use answer::*;
 pub use memory::MemoryStore;
+pub use open::{open, redacted};
 pub use request::*;
 
 use crate::error::Result;

@@ -28,12 +28,14 @@ pub struct Bench {
     pub store: Arc<dyn Store>,
     /// Its clock, which stands still until a case moves it.
     pub clock: ManualClock,
+    /// Whether the store sends wakes.
+    pub wakes: bool,
 }
 
 impl Bench {
     /// A bench over a fresh store on this clock.
     pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
-        Bench { store, clock }
+        Bench { store, clock, wakes: true }
     }
 
     /// The time.

@@ -39,7 +39,31 @@ macro_rules! chapter {
 }
 
 pub mod bench;
+mod callbacks;
 mod delivery;
+mod dependencies;
+mod ends;
+mod errors;
+mod explaining;
+mod failure;
+mod fencing;
+mod hostile;
+mod idempotency;
+mod job;
+mod lease;
+mod moves;
+mod operators;
+mod order;
+mod queues;
+mod reading;
+mod retention;
+mod retry;
+pub mod rules;
+mod schedules;
+mod stage;
+mod states;
+mod timeouts;
+mod workflows;
 
 use std::fmt;
 use std::future::Future;
@@ -62,6 +86,11 @@ pub trait Subject: Send + Sync + fmt::Debug {
 
     /// A new, empty store whose time is this clock's.
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store>;
+
+    /// Whether its stores send wakes within ten seconds. Without them the cases about wakes hold nothing.
+    fn sends_wakes(&self) -> bool {
+        true
+    }
 }
 
 type CaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -86,7 +115,8 @@ impl Case {
     pub async fn run(&self, subject: &dyn Subject) {
         let clock = ManualClock::default();
         let store = subject.fresh(clock.clone()).await;
-        (self.run)(Bench::new(store, clock)).await;
+        let bench = Bench { wakes: subject.sends_wakes(), ..Bench::new(store, clock) };
+        (self.run)(bench).await;
     }
 }
 
@@ -98,7 +128,30 @@ impl fmt::Debug for Case {
 
 /// Every case, in the order of the contract.
 pub fn cases() -> Vec<Case> {
-    let chapters: &[&[Case]] = &[delivery::CASES];
+    let chapters: &[&[Case]] = &[
+        delivery::CASES,
+        order::CASES,
+        job::CASES,
+        hostile::CASES,
+        states::CASES,
+        ends::CASES,
+        lease::CASES,
+        fencing::CASES,
+        failure::CASES,
+        retry::CASES,
+        timeouts::CASES,
+        idempotency::CASES,
+        dependencies::CASES,
+        workflows::CASES,
+        schedules::CASES,
+        reading::CASES,
+        operators::CASES,
+        queues::CASES,
+        retention::CASES,
+        explaining::CASES,
+        callbacks::CASES,
+        errors::CASES,
+    ];
     chapters.concat()
 }
 

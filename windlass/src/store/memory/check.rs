@@ -13,7 +13,7 @@ impl Tables {
         }
         let sizes = [
             ("ids", self.ids.len(), self.jobs.len()),
-            ("states", self.states.iter().map(|set| set.len()).sum(), self.jobs.len()),
+            ("ended", self.ended.len(), self.in_state(State::is_terminal)),
             ("leases", self.leases.len(), self.in_state(|state| state == State::Running)),
             ("due", self.due.len(), self.in_state(|state| matches!(state, State::Delayed | State::Retrying))),
             (
@@ -25,6 +25,12 @@ impl Tables {
         for (index, has, wants) in sizes {
             if has != wants {
                 found.push(format!("index {index} has {has} entries for {wants} jobs"));
+            }
+        }
+        for state in State::ALL {
+            let counted: u64 = self.queues.values().map(|queue| queue.states[usize::from(state.number())]).sum();
+            if counted != self.in_state(|is| is == state) as u64 {
+                found.push(format!("the queues count {counted} jobs as {state}, but there are others"));
             }
         }
         if self.accepted != self.jobs.len() as u64 + self.pruned {

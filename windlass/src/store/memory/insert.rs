@@ -24,8 +24,8 @@ pub(super) struct Origin {
 enum Plan {
     /// Its idempotency key stands for a job that is stored, or was.
     Existing(InsertedJob),
-    /// Its key is that of an earlier place.
-    Repeated(usize),
+    /// Its key is that of an earlier place; whether type and payload are the same, too.
+    Repeated(usize, bool),
     New(Box<NewEntry>),
 }
 
@@ -88,7 +88,7 @@ impl Tables {
         let plans = self.plan(submission, now)?;
         let existing = plans.into_iter().filter_map(|plan| match plan {
             Plan::Existing(existing) => Some(existing.id),
-            Plan::Repeated(_) | Plan::New(_) => None,
+            Plan::Repeated(..) | Plan::New(_) => None,
         });
         Ok(existing.collect())
     }
@@ -105,7 +105,11 @@ impl Tables {
         let mut ids: Vec<JobId> = Vec::with_capacity(plans.len());
         for (place, spec) in submission.jobs().iter().enumerate() {
             let (id, plan) = match (submission.duplicate_of(place), self.existing(spec, now)) {
-                (Some(first), _) => (ids[first], Some(Plan::Repeated(first))),
+                (Some(first), _) => {
+                    let earlier = &submission.jobs()[first];
+                    let matches = earlier.job_type == spec.job_type && earlier.payload == spec.payload;
+                    (ids[first], Some(Plan::Repeated(first, matches)))
+                }
                 (None, Some(existing)) => (existing.id, Some(Plan::Existing(existing))),
                 (None, None) => (new_job_id(), None),
             };
@@ -122,7 +126,7 @@ impl Tables {
                 let depends_on = resolve(&spec.depends_on, &ids);
                 let planned = |id: &JobId| match &plans[*places.get(id)?] {
                     Some(Plan::New(entry)) => Some(entry.as_ref()),
-                    Some(Plan::Existing(_) | Plan::Repeated(_)) | None => None,
+                    Some(Plan::Existing(_) | Plan::Repeated(..)) | None => None,
                 };
                 let parents: Result<Vec<_>> =
                     depends_on.iter().map(|dependency| self.parent(dependency, planned)).collect();
@@ -173,7 +177,7 @@ impl Tables {
         for plan in plans {
             let answer = match plan {
                 Plan::Existing(existing) => existing,
-                Plan::Repeated(first) => answers[first],
+                Plan::Repeated(first, matches) => InsertedJob { existing: true, matches, ..answers[first] },
                 Plan::New(entry) => {
                     let state = entry.state();
                     let verdict = entry.admission.verdict.clone();

@@ -60,7 +60,7 @@ impl Tables {
         let limit = limit.clamp(1, PAGE_MAX);
         let from = after.map_or(Ok(0), |cursor| cursor.0.parse::<Sequence>().map_err(|_| cursor.invalid()))?;
         let mut found = Vec::new();
-        for (scanned, (sequence, entry)) in self.jobs.range(from + 1..).enumerate() {
+        for (scanned, (sequence, entry)) in self.jobs.range(from.saturating_add(1)..).enumerate() {
             if filter.matches(&entry.job) {
                 found.push(*sequence);
             }

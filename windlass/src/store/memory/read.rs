@@ -79,9 +79,9 @@ impl Tables {
     pub(super) fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
         let present = || Some(Cursor((self.next_event - 1).to_string()));
         let Some(after) = numbered(after)? else { return Ok(Page { items: Vec::new(), next: present() }) };
-        let start = self.events.partition_point(|(number, _)| *number <= after);
+        let start = self.events.partition_point(|event| event.number <= after);
         let rest = self.events.range(start..).take(limit.clamp(1, PAGE_MAX));
-        let items: Vec<JobEvent> = rest.map(|(_, event)| event.clone()).collect();
+        let items: Vec<JobEvent> = rest.map(|event| event.shown()).collect();
         let next = items.last().map_or_else(present, |last| Some(last.cursor.clone()));
         Ok(Page { items, next })
     }
@@ -96,7 +96,7 @@ impl Tables {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        let states = std::array::from_fn(|number| self.states[number].len() as u64);
+        let states = std::array::from_fn(|number| self.queues.values().map(|queue| queue.states[number]).sum());
         Totals { accepted: self.accepted, pruned: self.pruned, states }
     }
 

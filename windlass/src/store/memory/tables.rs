@@ -34,7 +34,7 @@ pub(super) struct Entry {
     /// The secret of the current lease.
     pub(super) token: Option<LeaseToken>,
     /// Closed attempts, oldest first, with the token each was held under.
-    pub(super) closed: VecDeque<(LeaseToken, AttemptRecord)>,
+    pub(super) closed: Vec<(LeaseToken, AttemptRecord)>,
     pub(super) logs: VecDeque<LogLine>,
     /// All dependencies, those gained by FAN_IN included.
     pub(super) edges: Vec<(JobId, DependencyKind)>,
@@ -49,10 +49,11 @@ pub(super) struct Entry {
 impl Entry {
     /// Keeps a closed attempt, and forgets the oldest beyond the newest hundred together with its log.
     pub(super) fn close(&mut self, token: LeaseToken, attempt: AttemptRecord) {
-        self.closed.push_back((token, attempt));
-        if self.closed.len() > ATTEMPTS_KEPT
-            && let Some((_, oldest)) = self.closed.pop_front()
-        {
+        // Most jobs have one attempt, and there may be a million of them.
+        self.closed.reserve_exact(1);
+        self.closed.push((token, attempt));
+        if self.closed.len() > ATTEMPTS_KEPT {
+            let (_, oldest) = self.closed.remove(0);
             self.logs.retain(|line| line.attempt != oldest.id);
         }
     }
@@ -65,6 +66,30 @@ pub(super) struct Key {
     pub(super) expires_at: Option<Timestamp>,
     pub(super) job_type: JobType,
     pub(super) payload: Payload,
+}
+
+/// Something that happened, by its number.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) number: u64,
+    at: Timestamp,
+    job: JobId,
+    queue: QueueName,
+    job_type: JobType,
+    kind: JobEventKind,
+}
+
+impl Event {
+    pub(super) fn shown(&self) -> JobEvent {
+        JobEvent {
+            cursor: Cursor(self.number.to_string()),
+            at: self.at,
+            job: self.job,
+            queue: self.queue.clone(),
+            job_type: self.job_type.clone(),
+            kind: self.kind,
+        }
+    }
 }
 
 /// A scope with a key in it.
@@ -80,7 +105,7 @@ pub(super) struct Queue {
 
 #[derive(Debug)]
 pub(super) struct Tables {
-    pub(super) jobs: BTreeMap<Sequence, Entry>,
+    pub(super) jobs: BTreeMap<Sequence, Box<Entry>>,
     pub(super) ids: HashMap<JobId, Sequence>,
     pub(super) queues: BTreeMap<QueueName, Queue>,
     /// DELAYED and RETRYING jobs by the moment they fall due.
@@ -89,8 +114,8 @@ pub(super) struct Tables {
     pub(super) leases: BTreeSet<(Timestamp, Sequence)>,
     /// Unfinished jobs by the end of their lifetime.
     pub(super) deadlines: BTreeSet<(Timestamp, Sequence)>,
-    /// Jobs by state; ended ones by when they ended, others by submission.
-    pub(super) states: [BTreeSet<(Timestamp, Sequence)>; 9],
+    /// Ended jobs by their state and when they ended.
+    pub(super) ended: BTreeSet<(State, Timestamp, Sequence)>,
     pub(super) keys: HashMap<ScopedKey, Key>,
     pub(super) key_ends: BTreeSet<(Timestamp, ScopedKey)>,
     pub(super) workflows: BTreeMap<Sequence, WorkflowRecord>,
@@ -98,7 +123,7 @@ pub(super) struct Tables {
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
     pub(super) schedules: BTreeMap<String, ScheduleRecord>,
     pub(super) acts: VecDeque<(u64, ActRecord)>,
-    pub(super) events: VecDeque<(u64, JobEvent)>,
+    pub(super) events: VecDeque<Event>,
     pub(super) next: Sequence,
     pub(super) next_event: u64,
     pub(super) accepted: u64,
@@ -140,7 +165,7 @@ impl Tables {
             due: BTreeSet::new(),
             leases: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            states: Default::default(),
+            ended: BTreeSet::new(),
             keys: HashMap::new(),
             key_ends: BTreeSet::new(),
             workflows: BTreeMap::new(),
@@ -186,7 +211,7 @@ impl Tables {
     pub(super) fn add(&mut self, entry: Entry) {
         let (sequence, id) = (entry.sequence, entry.job.id);
         let after = Places::of(&entry);
-        self.jobs.insert(sequence, entry);
+        self.jobs.insert(sequence, Box::new(entry));
         self.ids.insert(id, sequence);
         self.accepted += 1;
         self.place(sequence, None, Some(after));
@@ -230,19 +255,25 @@ impl Tables {
             return;
         }
         let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").job;
-        let (queue, workflow) = (job.spec.queue.clone(), job.workflow_id);
+        let workflow = job.workflow_id;
+        if !self.queues.contains_key(&job.spec.queue) {
+            self.queues.insert(job.spec.queue.clone(), Queue::default());
+        }
+        let queue = self.queues.get_mut(&job.spec.queue).expect("it was made a line ago");
         for (place, step) in [(before, -1_i64), (after, 1)] {
             let Some((state, at)) = place else { continue };
-            let number = usize::from(state.number());
-            let set = &mut self.states[number];
-            let _ = if step > 0 { set.insert((at, sequence)) } else { set.remove(&(at, sequence)) };
-            if !self.queues.contains_key(&queue) {
-                self.queues.insert(queue.clone(), Queue::default());
+            let count = &mut queue.states[usize::from(state.number())];
+            *count = count.wrapping_add_signed(step);
+            if state.is_terminal() {
+                let ended = (state, at, sequence);
+                let _ = if step > 0 { self.ended.insert(ended) } else { self.ended.remove(&ended) };
             }
-            let lane = self.queues.get_mut(&queue).expect("it was made a line ago");
-            lane.states[number] = lane.states[number].wrapping_add_signed(step);
-            if let Some(workflow) = self.workflow_of(workflow) {
-                workflow.counts[number] = workflow.counts[number].wrapping_add_signed(step);
+        }
+        if let Some(workflow) = self.workflow_of(workflow) {
+            for (place, step) in [(before, -1_i64), (after, 1)] {
+                let Some((state, _)) = place else { continue };
+                let count = &mut workflow.counts[usize::from(state.number())];
+                *count = count.wrapping_add_signed(step);
             }
         }
     }
@@ -310,17 +341,9 @@ impl Tables {
             JobEventKind::Enqueued => job.created_at,
             JobEventKind::Ended(_) => job.updated_at,
         };
-        let number = self.next_event;
-        let event = JobEvent {
-            cursor: Cursor(number.to_string()),
-            at,
-            job: job.id,
-            queue: job.spec.queue.clone(),
-            job_type: job.spec.job_type.clone(),
-            kind,
-        };
+        let (id, queue, job_type) = (job.id, job.spec.queue.clone(), job.spec.job_type.clone());
+        self.events.push_back(Event { number: self.next_event, at, job: id, queue, job_type, kind });
         self.next_event += 1;
-        self.events.push_back((number, event));
         if self.events.len() > EVENTS_KEPT {
             self.events.pop_front();
         }

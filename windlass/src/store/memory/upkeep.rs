@@ -43,8 +43,8 @@ impl Tables {
         let mut gone: Vec<Sequence> = Vec::new();
         for state in State::ALL {
             let Some(horizon) = retention.horizon(state, now) else { continue };
-            let ended = self.states[usize::from(state.number())].range(..=(horizon, Sequence::MAX));
-            let free = ended.map(|(_, sequence)| *sequence).filter(|sequence| self.needed_by(*sequence).is_none());
+            let ended = self.ended.range((state, Timestamp::EPOCH, 0)..=(state, horizon, Sequence::MAX));
+            let free = ended.map(|(_, _, sequence)| *sequence).filter(|sequence| self.needed_by(*sequence).is_none());
             gone.extend(free.take(limit - gone.len()));
         }
         let mut pruned = gone.len();

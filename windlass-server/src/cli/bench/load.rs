@@ -1,0 +1,53 @@
+//! Puts jobs into a store before it is measured.
+
+use windlass::store::{ClaimRequest, Store};
+use windlass::workflow::Submission;
+use windlass::{JobSpec, Limits, NewJob, Payload, Policies, QueueName, WorkerId};
+
+use super::measure::Setting;
+
+/// How many jobs are stored in one call while loading.
+const BATCH: usize = 1000;
+
+/// A job of the measured kind.
+pub(super) fn spec(setting: &Setting) -> anyhow::Result<JobSpec> {
+    let text = "x".repeat(setting.payload.saturating_sub(2));
+    Ok(NewJob::new("bench", Payload::json(&text)?).check(&Limits::default(), &Policies::default())?)
+}
+
+/// The worker's name, and a claim of a whole batch.
+pub(super) fn claim(limit: usize) -> anyhow::Result<ClaimRequest> {
+    Ok(ClaimRequest::new(WorkerId::new("bench")?, QueueName::default(), limit))
+}
+
+/// Stores waiting jobs.
+pub(super) async fn waiting(store: &dyn Store, jobs: usize, setting: &Setting) -> anyhow::Result<()> {
+    let spec = spec(setting)?;
+    let mut left = jobs;
+    while left > 0 {
+        let batch = left.min(BATCH);
+        store.insert(Submission::new(vec![spec.clone(); batch])?).await?;
+        left -= batch;
+    }
+    Ok(())
+}
+
+/// Stores jobs and completes them.
+pub(super) async fn finished(store: &dyn Store, jobs: usize, setting: &Setting) -> anyhow::Result<()> {
+    let request = claim(BATCH)?;
+    let mut left = jobs;
+    while left > 0 {
+        let batch = left.min(BATCH);
+        waiting(store, batch, setting).await?;
+        let mut open = batch;
+        while open > 0 {
+            let claimed = store.claim(&request).await?;
+            anyhow::ensure!(!claimed.is_empty(), "the store gives back fewer jobs than it was given: is it in use?");
+            let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+            store.settle(&settlements).await?;
+            open = open.saturating_sub(settlements.len());
+        }
+        left -= batch;
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! The measurements themselves.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::task::JoinSet;
+use windlass::store::{Settled, Store, Wake};
+use windlass::workflow::Submission;
+
+use super::load;
+
+/// How fast the fastest store may drain; so many jobs are put there for each second of a cycle.
+const DRAIN_PER_SECOND: usize = 120_000;
+/// How far producers may run ahead in an end-to-end run, in batches for each caller.
+const AHEAD: usize = 20;
+/// Between two jobs of a pickup run: longer than a pickup takes, so that the claimer waits each time.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long a claimer without a hint waits before it looks again.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    pub(super) store: String,
+    pub(super) callers: usize,
+    pub(super) batch: usize,
+    pub(super) backlog: usize,
+    pub(super) finished: usize,
+    pub(super) payload: usize,
+    pub(super) time: Duration,
+}
+
+/// What was found. Times are of one call: a batch, or in a cycle its claim and its settlement.
+#[derive(Debug, Serialize)]
+pub(super) struct Measurement {
+    pub(super) op: String,
+    pub(super) store: String,
+    pub(super) callers: usize,
+    pub(super) batch: usize,
+    pub(super) backlog: usize,
+    pub(super) finished: usize,
+    pub(super) payload: usize,
+    pub(super) jobs: usize,
+    pub(super) seconds: f64,
+    pub(super) jobs_per_s: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p95_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) rss_mb: f64,
+}
+
+impl Measurement {
+    pub(super) fn new(op: &str, setting: &Setting, jobs: usize, time: Duration, mut calls: Vec<Duration>) -> Self {
+        calls.sort_unstable();
+        let at = |share: f64| {
+            let place = (calls.len().saturating_sub(1) as f64 * share).round() as usize;
+            calls.get(place).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+        };
+        let kind = setting.store.split(':').next().unwrap_or_default();
+        Measurement {
+            op: op.to_owned(),
+            store: if kind.starts_with("postgres") { "postgres" } else { kind }.to_owned(),
+            callers: setting.callers,
+            batch: setting.batch,
+            backlog: setting.backlog,
+            finished: setting.finished,
+            payload: setting.payload,
+            jobs,
+            seconds: time.as_secs_f64(),
+            jobs_per_s: jobs as f64 / time.as_secs_f64(),
+            p50_ms: at(0.50),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            rss_mb: resident_mb(),
+        }
+    }
+}
+
+/// Runs `callers` loops at once until the time is over or one finds nothing to do; a loop's step gives its jobs.
+async fn loops<F, Step>(setting: &Setting, callers: usize, step: F) -> anyhow::Result<(usize, Duration, Vec<Duration>)>
+where
+    F: Fn() -> Step + Clone + Send + Sync + 'static,
+    Step: Future<Output = anyhow::Result<usize>> + Send,
+{
+    let start = Instant::now();
+    let end = start + setting.time;
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        let step = step.clone();
+        tasks.spawn(async move {
+            let (mut jobs, mut calls) = (0, Vec::new());
+            loop {
+                let before = Instant::now();
+                if before >= end {
+                    return anyhow::Ok((jobs, calls));
+                }
+                let done = step().await?;
+                calls.push(before.elapsed());
+                if done == 0 {
+                    return Ok((jobs, calls));
+                }
+                jobs += done;
+            }
+        });
+    }
+    let (mut jobs, mut calls) = (0, Vec::new());
+    while let Some(task) = tasks.join_next().await {
+        let (more, times) = task??;
+        jobs += more;
+        calls.extend(times);
+    }
+    Ok((jobs, start.elapsed(), calls))
+}
+
+pub(super) async fn enqueue(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+    let specs = vec![load::spec(setting)?; setting.batch];
+    let step = move || {
+        let (store, specs) = (store.clone(), specs.clone());
+        async move { Ok(store.insert(Submission::new(specs)?).await?.jobs.len()) }
+    };
+    let (jobs, time, calls) = loops(setting, setting.callers, step).await?;
+    Ok(Measurement::new("enqueue", setting, jobs, time, calls))
+}
+
+/// Claims a batch and completes it; gives how many.
+async fn claim_and_settle(store: &dyn Store, batch: usize) -> anyhow::Result<usize> {
+    let claimed = store.claim(&load::claim(batch)?).await?;
+    let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+    if settlements.is_empty() {
+        return Ok(0);
+    }
+    for answer in store.settle(&settlements).await? {
+        anyhow::ensure!(matches!(answer, Settled::Applied(_)), "a settlement was not applied: {answer:?}");
+    }
+    Ok(settlements.len())
+}
+
+pub(super) async fn cycle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+    let seconds = usize::try_from(setting.time.as_secs()).unwrap_or(1).max(1);
+    load::waiting(store.as_ref(), seconds * DRAIN_PER_SECOND, setting).await?;
+    let batch = setting.batch;
+    let step = move || {
+        let store = store.clone();
+        async move { claim_and_settle(store.as_ref(), batch).await }
+    };
+    let (jobs, time, calls) = loops(setting, setting.callers, step).await?;
+    Ok(Measurement::new("cycle", setting, jobs, time, calls))
+}
+
+pub(super) async fn end_to_end(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let over = Arc::new(AtomicBool::new(false));
+    let ahead = setting.callers * setting.batch * AHEAD;
+    let specs = vec![load::spec(setting)?; setting.batch];
+    let mut producers = JoinSet::new();
+    for _ in 0..setting.callers {
+        let (store, specs, waiting, over) = (store.clone(), specs.clone(), waiting.clone(), over.clone());
+        producers.spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                if waiting.load(Ordering::Relaxed) > ahead {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    continue;
+                }
+                let made = store.insert(Submission::new(specs.clone())?).await?.jobs.len();
+                waiting.fetch_add(made, Ordering::Relaxed);
+            }
+            anyhow::Ok(())
+        });
+    }
+    let batch = setting.batch;
+    let step = move || {
+        let (store, waiting) = (store.clone(), waiting.clone());
+        async move {
+            loop {
+                let done = claim_and_settle(store.as_ref(), batch).await?;
+                if done > 0 {
+                    let _ =
+                        waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| Some(n.saturating_sub(done)));
+                    return Ok(done);
+                }
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+    };
+    let found = loops(setting, setting.callers, step).await;
+    over.store(true, Ordering::Relaxed);
+    while let Some(producer) = producers.join_next().await {
+        producer??;
+    }
+    let (jobs, time, calls) = found?;
+    Ok(Measurement::new("e2e", setting, jobs, time, calls))
+}
+
+pub(super) async fn pickup(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+    anyhow::ensure!(setting.backlog == 0, "pickup needs an empty queue: leave out --backlog");
+    let (send, mut picked) = tokio::sync::mpsc::unbounded_channel();
+    let over = Arc::new(AtomicBool::new(false));
+    let claimer = tokio::spawn(wait_and_claim(store.clone(), send, over.clone()));
+    let spec = load::spec(setting)?;
+    let (start, mut calls) = (Instant::now(), Vec::new());
+    while start.elapsed() < setting.time {
+        tokio::time::sleep(PAUSE).await;
+        let called = Instant::now();
+        store.insert(Submission::new(vec![spec.clone()])?).await?;
+        let Some(claimed) = picked.recv().await else { break };
+        calls.push(claimed.duration_since(called));
+    }
+    over.store(true, Ordering::Relaxed);
+    claimer.abort();
+    let jobs = calls.len();
+    Ok(Measurement::new("pickup", setting, jobs, start.elapsed(), calls))
+}
+
+/// Waits for a hint, claims, and says when; settles afterwards.
+async fn wait_and_claim(
+    store: Arc<dyn Store>,
+    send: tokio::sync::mpsc::UnboundedSender<Instant>,
+    over: Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    let mut wakes = store.wakes();
+    let request = load::claim(1)?;
+    while !over.load(Ordering::Relaxed) {
+        let claimed = store.claim(&request).await?;
+        let at = Instant::now();
+        if claimed.is_empty() {
+            let hint = async { while !matches!(wakes.recv().await, Ok(Wake::Scheduled(_)) | Err(_)) {} };
+            let _ = tokio::time::timeout(POLL, hint).await;
+            continue;
+        }
+        let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+        store.settle(&settlements).await?;
+        for _ in settlements {
+            let _ = send.send(at);
+        }
+    }
+    Ok(())
+}
+
+/// The memory of this process that is in use, from the kernel; 0 where there is no such file.
+pub(super) fn resident_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.unwrap_or(0.0) / 1024.0
+}

@@ -1,0 +1,137 @@
+//! `windlass bench`: how fast a store is, beside the limits of the same machine in the same run.
+
+mod load;
+mod measure;
+mod raw;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use windlass::store::{self, Store};
+
+use self::measure::{Measurement, Setting};
+
+/// What `windlass bench` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// What to measure
+    #[arg(value_enum)]
+    op: Op,
+    /// The store: memory:, sqlite:PATH or postgres://…; it should be empty
+    #[arg(long, env = "WINDLASS_STORE")]
+    store: String,
+    /// Concurrent callers
+    #[arg(long, default_value_t = 1)]
+    callers: usize,
+    /// Jobs in each call
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// Waiting jobs to put there first
+    #[arg(long, default_value_t = 0)]
+    backlog: usize,
+    /// Finished jobs to put there first
+    #[arg(long, default_value_t = 0)]
+    finished: usize,
+    /// Bytes of payload of each job
+    #[arg(long, default_value_t = 200)]
+    payload: usize,
+    /// How long to measure
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Op {
+    /// Store jobs
+    Enqueue,
+    /// Claim and settle waiting jobs
+    Cycle,
+    /// Store, claim and settle at once
+    E2e,
+    /// From the call of enqueue to the claim of a waiting claimer
+    Pickup,
+    /// The limits of the machine and of the database itself
+    Raw,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let setting = Setting {
+        store: arguments.store.clone(),
+        callers: arguments.callers.max(1),
+        batch: arguments.batch.clamp(1, windlass::BATCH_MAX),
+        backlog: arguments.backlog,
+        finished: arguments.finished,
+        payload: arguments.payload,
+        time: Duration::from_secs(arguments.seconds.clamp(1, 3600)),
+    };
+    let measurements = match arguments.op {
+        Op::Raw => raw::measure(&setting).await?,
+        op => {
+            let opened = store::open(&setting.store).await;
+            let store = opened.with_context(|| format!("cannot open {}", store::redacted(&setting.store)))?;
+            vec![measure_store(op, store, &setting).await?]
+        }
+    };
+    print(&measurements, arguments.output)
+}
+
+async fn measure_store(op: Op, store: std::sync::Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+    load::finished(store.as_ref(), setting.finished, setting).await?;
+    load::waiting(store.as_ref(), setting.backlog, setting).await?;
+    match op {
+        Op::Enqueue => measure::enqueue(store, setting).await,
+        Op::Cycle => measure::cycle(store, setting).await,
+        Op::E2e => measure::end_to_end(store, setting).await,
+        Op::Pickup => measure::pickup(store, setting).await,
+        Op::Raw => unreachable!("raw opens no store"),
+    }
+}
+
+fn print(measurements: &[Measurement], output: Output) -> anyhow::Result<()> {
+    if output == Output::Table {
+        println!(
+            "{:<22} {:>7} {:>6} {:>9} {:>9} {:>11} {:>8} {:>8} {:>8} {:>8} {:>7}",
+            "op",
+            "callers",
+            "batch",
+            "backlog",
+            "finished",
+            "jobs/s",
+            "seconds",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "rss MB"
+        );
+    }
+    for one in measurements {
+        match output {
+            Output::Json => println!("{}", serde_json::to_string(one)?),
+            Output::Table => println!(
+                "{:<22} {:>7} {:>6} {:>9} {:>9} {:>11.0} {:>8.2} {:>8.3} {:>8.3} {:>8.3} {:>7.0}",
+                one.op,
+                one.callers,
+                one.batch,
+                one.backlog,
+                one.finished,
+                one.jobs_per_s,
+                one.seconds,
+                one.p50_ms,
+                one.p95_ms,
+                one.p99_ms,
+                one.rss_mb
+            ),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Section 7 of the contract, as far as it is the store's: the visibility timeout and the lifetime.
+
+use std::time::Duration;
+
+use super::Bench;
+use super::bench::{LEASE, job, no_jitter, worker};
+use super::moves::{named, queue, requeue};
+use crate::job::{CODE_LIFETIME, Category, JobId, Outcome, ReasonKind, Stale, State};
+use crate::store::{ClaimRequest, Extended, Settled, Upkeep};
+
+chapter! {
+    t2_a_claim_that_names_no_lease_time_gets_the_visibility_timeout,
+    t4_the_lifetime_ends_a_job_in_any_state,
+    t4_the_lifetime_is_seven_days_unless_set,
+    t4_a_job_without_lifetime_waits_for_ever,
+    t4_a_job_past_its_lifetime_is_not_claimed,
+    t4_a_lease_ends_with_the_lifetime,
+    t4_a_requeued_job_has_a_new_lifetime,
+    t4_a_first_run_beyond_the_lifetime_is_refused,
+    t4_upkeep_ends_lifetimes_in_bounded_steps,
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MICRO: Duration = Duration::from_micros(1);
+
+async fn t2_a_claim_that_names_no_lease_time_gets_the_visibility_timeout(bench: Bench) {
+    bench.enqueue(job()).await;
+    bench.enqueue(job().visibility_timeout(Duration::from_secs(90))).await;
+    let request = ClaimRequest::new(worker("w1"), queue("default"), 2);
+    let claimed = bench.store.claim(&request).await.expect("claim");
+    let seconds: Vec<_> = claimed.iter().map(|claimed| claimed.expires_in.as_secs()).collect();
+    assert_eq!(seconds, [300, 90]);
+    let ends = bench.job(claimed[1].job.id).await.lease.expect("a lease").expires_at;
+    assert_eq!(ends, bench.now().plus(Duration::from_secs(90)));
+}
+
+async fn t4_the_lifetime_ends_a_job_in_any_state(bench: Bench) {
+    let short = |name: &str| named(name).lifetime(HOUR).retry(no_jitter(3));
+    let delayed = bench.enqueue(short("delayed").delay(HOUR - MICRO)).await;
+    let scheduled = bench.enqueue(short("scheduled")).await;
+    let running = bench.enqueue(short("running")).await;
+    let retrying = bench.enqueue(short("retrying")).await;
+    // AFTER_ALL, so that it dies of its own lifetime and not of its dependency's.
+    let pending = bench.enqueue(short("pending").after_all([delayed])).await;
+    let failed = bench.take(retrying).await;
+    let failure = crate::job::Failure::temporary("busy").retry_after(HOUR);
+    bench.apply(failed.lease.fail(failure, &mut || 0.5)).await;
+    bench.take(running).await;
+    let ids = [pending, delayed, scheduled, running, retrying];
+    bench.advance(HOUR);
+    assert_eq!(bench.upkeep().await.lifetimes, 5);
+    for id in ids {
+        assert_dead_of_lifetime(&bench, id).await;
+    }
+    let attempt = bench.attempts(running).await.pop().expect("an attempt");
+    assert_eq!(attempt.outcome, Some(Outcome::Revoked), "a running lease is revoked");
+    bench.assert_sound().await;
+}
+
+async fn t4_the_lifetime_is_seven_days_unless_set(bench: Bench) {
+    let id = bench.enqueue(job()).await;
+    let week = 7 * 24 * HOUR;
+    assert_eq!(bench.job(id).await.deadline, Some(bench.now().plus(week)));
+    bench.pass(week - MICRO).await;
+    assert_eq!(bench.state(id).await, State::Scheduled);
+    bench.pass(MICRO).await;
+    assert_dead_of_lifetime(&bench, id).await;
+}
+
+async fn t4_a_job_without_lifetime_waits_for_ever(bench: Bench) {
+    let id = bench.enqueue(job().lifetime(None)).await;
+    assert_eq!(bench.pass(20 * 366 * 24 * HOUR).await.lifetimes, 0);
+    assert_eq!(bench.claim_ids(1).await, [id]);
+}
+
+async fn t4_a_job_past_its_lifetime_is_not_claimed(bench: Bench) {
+    bench.enqueue(job().lifetime(HOUR)).await;
+    let later = bench.enqueue(job().lifetime(2 * HOUR)).await;
+    bench.advance(HOUR);
+    assert_eq!(bench.claim_ids(10).await, [later], "before upkeep has looked");
+}
+
+async fn t4_a_lease_ends_with_the_lifetime(bench: Bench) {
+    let lifetime = Duration::from_secs(40);
+    let claimed = bench.running(job().lifetime(lifetime)).await;
+    let deadline = bench.now().plus(lifetime);
+    assert_eq!(claimed.expires_in, LEASE);
+    bench.advance(Duration::from_secs(20));
+    let Extended::Held { expires_in, .. } = bench.extend(claimed.lease.key()).await else { panic!("held") };
+    assert_eq!(expires_in, Duration::from_secs(20));
+    assert_eq!(bench.job(claimed.job.id).await.lease.expect("a lease").expires_at, deadline);
+    bench.advance(Duration::from_secs(20));
+    let late = bench.settle(&claimed.lease.complete(None)).await;
+    assert!(matches!(late, Settled::Stale(Stale::Expired)), "{late:?}");
+    bench.upkeep().await;
+    assert_dead_of_lifetime(&bench, claimed.job.id).await;
+}
+
+async fn t4_a_requeued_job_has_a_new_lifetime(bench: Bench) {
+    let id = bench.enqueue(job().lifetime(HOUR)).await;
+    bench.pass(2 * HOUR).await;
+    bench.act(id, requeue()).await;
+    assert_eq!(bench.job(id).await.deadline, Some(bench.now().plus(HOUR)));
+    bench.pass(HOUR - MICRO).await;
+    assert_eq!(bench.state(id).await, State::Scheduled);
+}
+
+async fn t4_a_first_run_beyond_the_lifetime_is_refused(bench: Bench) {
+    let at = bench.now().plus(HOUR);
+    let good = job();
+    let refused = bench.try_insert(vec![good, job().lifetime(HOUR).run_at(at)]).await.expect_err("beyond");
+    assert!(refused.to_string().contains("run_at"), "{refused}");
+    assert_eq!(bench.totals().await.accepted, 0, "nothing of the batch is stored");
+    assert!(bench.try_insert(vec![job().lifetime(HOUR + MICRO).run_at(at)]).await.is_ok());
+}
+
+async fn t4_upkeep_ends_lifetimes_in_bounded_steps(bench: Bench) {
+    let ids: Vec<_> = bench.insert(vec![job().lifetime(HOUR); 5]).await.iter().map(|job| job.id).collect();
+    bench.advance(HOUR);
+    let step = Upkeep { limit: 3, ..Upkeep::default() };
+    let first = bench.store.upkeep(&step).await.expect("upkeep");
+    assert_eq!((first.lifetimes, first.more), (3, true));
+    let second = bench.store.upkeep(&step).await.expect("upkeep");
+    assert_eq!((second.lifetimes, second.more), (2, false));
+    assert_eq!(bench.states(&ids).await, vec![State::DeadLetter; 5]);
+}
+
+async fn assert_dead_of_lifetime(bench: &Bench, id: JobId) {
+    let job = bench.job(id).await;
+    assert_eq!(job.state, State::DeadLetter, "{}", job.spec.job_type);
+    let failure = job.failure.expect("a failure");
+    assert_eq!((failure.category, failure.code.as_deref()), (Category::Timeout, Some(CODE_LIFETIME)));
+    assert_eq!(job.reason.expect("a reason").kind, ReasonKind::Lifetime);
+    assert_eq!((job.completed_at, job.lease), (Some(bench.now()), None));
+}

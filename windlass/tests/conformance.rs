@@ -1,0 +1,61 @@
+//! The conformance suite on every store of this crate; each case is a test of its own: `memory::l3_…`.
+//!
+//! To hold another store to it, implement [`Subject`] and add it to [`subjects`].
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use windlass::ManualClock;
+use windlass::store::conformance::{Case, Subject, cases};
+use windlass::store::{MemoryStore, Store};
+
+/// The stores under test.
+fn subjects() -> Vec<Arc<dyn Subject>> {
+    vec![Arc::new(Memory)]
+}
+
+#[derive(Debug)]
+struct Memory;
+
+#[async_trait::async_trait]
+impl Subject for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+        Arc::new(MemoryStore::with_clock(clock))
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = subjects().iter().flat_map(trials).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trials(subject: &Arc<dyn Subject>) -> Vec<Trial> {
+    let trial = |case: Case| {
+        let subject = Arc::clone(subject);
+        Trial::test(format!("{}::{}", subject.name(), case.name), move || hold(case, subject.as_ref()))
+    };
+    cases().into_iter().map(trial).collect()
+}
+
+/// Runs one case on a runtime of its own; a panic becomes a failure that names rule, case and store.
+fn hold(case: Case, subject: &dyn Subject) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ran = catch_unwind(AssertUnwindSafe(|| runtime.block_on(case.run(subject))));
+    ran.map_err(|panic| {
+        let (rule, name, store) = (case.rule(), case.name, subject.name());
+        Failed::from(format!("store {store} breaks rule {rule} in case {name}: {}", words(panic.as_ref())))
+    })
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panicked")
+}
