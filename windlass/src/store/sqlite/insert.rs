@@ -10,9 +10,7 @@ use super::fault::Answer;
 use super::rows::FLAG_CALLBACK;
 use super::tx::Tx;
 use crate::error::Error;
-use crate::job::{
-    Dependency, DependsOn, Firing, JobId, JobOptions, JobSpec, Outcome, Priority, State, WorkflowId,
-};
+use crate::job::{Dependency, DependsOn, Firing, JobId, JobOptions, JobSpec, Outcome, Priority, State, WorkflowId};
 use crate::store::answer::{Inserted, InsertedJob};
 use crate::store::new_workflow_id;
 use crate::time::Timestamp;
@@ -31,8 +29,8 @@ pub(super) struct Origin {
 enum Plan<'s> {
     /// Its idempotency key stands for a job that is stored, or was.
     Existing(InsertedJob),
-    /// Its key is that of an earlier place.
-    Repeated(usize),
+    /// Its key is that of an earlier place; whether type and payload are the same, too.
+    Repeated(usize, bool),
     New(Box<NewJobPlan<'s>>),
 }
 
@@ -96,14 +94,18 @@ impl Tx<'_> {
 
     /// Refuses a submission that [`insert_from`](Self::insert_from) would refuse, and changes nothing.
     ///
-    /// Gives the stored jobs that its idempotency keys stand for.
+    /// Gives the jobs that whoever waits for all of its jobs waits for with them: those that its idempotency keys stand
+    /// for, and those that its new jobs depend on.
     pub(super) fn would_insert(&mut self, submission: &Submission) -> Answer<Vec<JobId>> {
-        let plans = self.plan(submission)?;
-        let existing = plans.iter().filter_map(|plan| match plan {
-            Plan::Existing(existing) => Some(existing.id),
-            Plan::Repeated(_) | Plan::New(_) => None,
-        });
-        Ok(existing.collect())
+        let mut reached = Vec::new();
+        for plan in self.plan(submission)? {
+            match plan {
+                Plan::Existing(existing) => reached.push(existing.id),
+                Plan::New(new) => reached.extend(new.depends_on.iter().filter_map(named)),
+                Plan::Repeated(..) => {}
+            }
+        }
+        Ok(reached)
     }
 
     fn plan<'s>(&mut self, submission: &'s Submission) -> Answer<Vec<Plan<'s>>> {
@@ -113,7 +115,12 @@ impl Tx<'_> {
         let mut next = self.ticks() + i64::from(submission.workflow_name().is_some());
         for (place, spec) in jobs.iter().enumerate() {
             let (id, plan) = match submission.duplicate_of(place) {
-                Some(first) => (ids[first], Some(Plan::Repeated(first))),
+                Some(first) => {
+                    let earlier = &jobs[first];
+                    let same = earlier.job_type == spec.job_type && earlier.payload == spec.payload;
+                    let matches = self.existing(spec)?.map_or(same, |existing| existing.matches);
+                    (ids[first], Some(Plan::Repeated(first, matches)))
+                }
                 None => match self.existing(spec)? {
                     Some(existing) => ((existing.id, 0), Some(Plan::Existing(existing))),
                     None => {
@@ -160,7 +167,7 @@ impl Tx<'_> {
                 let DependsOn::Job(on) = dependency.on else { unreachable!("places were resolved") };
                 let planned = places.get(&on).and_then(|place| match &plans[*place] {
                     Some(Plan::New(new)) => Some(new.as_ref()),
-                    Some(Plan::Existing(_) | Plan::Repeated(_)) | None => None,
+                    Some(Plan::Existing(_) | Plan::Repeated(..)) | None => None,
                 });
                 parents.push(self.parent(on, dependency, planned)?);
             }
@@ -218,7 +225,7 @@ impl Tx<'_> {
         for plan in plans {
             let answer = match plan {
                 Plan::Existing(existing) => existing,
-                Plan::Repeated(first) => answers[first],
+                Plan::Repeated(first, matches) => InsertedJob { existing: true, matches, ..answers[first] },
                 Plan::New(new) => {
                     self.write_new(&new, origin)?;
                     if let Some(verdict) = &new.admission.verdict {
@@ -347,6 +354,13 @@ impl Tx<'_> {
         let kept = params![scope, key, id.as_uuid().into_bytes(), job_type, digest, expires_at];
         self.statement(include_str!("sql/put_key.sql"))?.execute(kept)?;
         Ok(())
+    }
+}
+
+fn named(dependency: &Dependency) -> Option<JobId> {
+    match dependency.on {
+        DependsOn::Job(on) => Some(on),
+        DependsOn::Batch(_) => None,
     }
 }
 

@@ -193,7 +193,7 @@ impl Tx<'_> {
         self.put(&mut stored)
     }
 
-    fn is_unfinished(&self, seq: i64) -> Answer<bool> {
+    pub(super) fn is_unfinished(&self, seq: i64) -> Answer<bool> {
         let mut statement = self.statement(include_str!("sql/is_unfinished.sql"))?;
         Ok(statement.query_row([seq], |row| row.get(0))?)
     }

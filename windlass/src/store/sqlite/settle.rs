@@ -13,7 +13,7 @@ use super::insert::Origin;
 use super::rows::{FLAG_CALLBACK, FLAG_NOTE, HOT, Hot, Stored};
 use super::tx::Tx;
 use crate::error::Error;
-use crate::job::{DependencyKind, DependsOn, JobId, LeaseToken, Outcome, Payload, Settlement, Stale, State, Verdict};
+use crate::job::{DependencyKind, JobId, LeaseToken, Outcome, Payload, Settlement, Stale, State, Verdict};
 use crate::store::answer::{InsertedJob, Settled, Wake};
 use crate::workflow::Submission;
 use crate::workflow::graph::{self, Edge};
@@ -148,17 +148,17 @@ impl Tx<'_> {
             return Ok(None);
         }
         let children = Submission::new(settlement.children().to_vec())?;
-        let mut starts = self.would_insert(&children)?;
-        let joins = self.fan_ins(parent)?;
+        let starts = self.would_insert(&children)?;
+        let mut joins = HashSet::new();
+        for (id, seq, _) in self.fan_ins(parent)? {
+            // A job that has ended waits for nobody, even if it ended with a dependency open.
+            if self.is_unfinished(seq)? {
+                joins.insert(id);
+            }
+        }
         if !joins.is_empty() {
-            let targets: HashSet<JobId> = joins.iter().map(|(id, _, _)| *id).collect();
-            let named = children.jobs().iter().flat_map(|child| &child.depends_on);
-            starts.extend(named.filter_map(|dependency| match dependency.on {
-                DependsOn::Job(id) => Some(id),
-                DependsOn::Batch(_) => None,
-            }));
             let mut fault = None;
-            let found = graph::reaches(starts, &targets, |id| match self.waits_for(id) {
+            let found = graph::reaches(starts, &joins, |id| match self.waits_for(id) {
                 Ok(ids) => ids,
                 Err(error) => {
                     fault = Some(error);
@@ -177,7 +177,8 @@ impl Tx<'_> {
 
     /// The unfinished jobs that a job waits for.
     pub(super) fn waits_for(&mut self, id: JobId) -> Answer<Vec<JobId>> {
-        let Some(stored) = self.load_id(id)? else { return Ok(Vec::new()) };
+        let unfinished = self.load_id(id)?.filter(|stored| !stored.job.state.is_terminal());
+        let Some(stored) = unfinished else { return Ok(Vec::new()) };
         let open: Vec<i64> =
             self.edges(stored.seq)?.into_iter().filter(|(_, _, open)| *open).map(|(parent, _, _)| parent).collect();
         open.into_iter().map(|parent| self.id_of(parent)).collect()
