@@ -82,10 +82,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// How many jobs match, counted no further than `cap`.
     async fn count(&self, filter: &Filter, cap: u64) -> Result<u64>;
 
-    /// The attempts of a job, oldest first, the running one included.
+    /// The attempts of a job, oldest first, the running one included; `NotFound` when there is no such job.
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;
 
-    /// The log lines of a job's kept attempts, oldest first.
+    /// The log lines of a job's kept attempts, oldest first; `NotFound` when there is no such job.
     async fn logs(&self, job: JobId) -> Result<Vec<LogLine>>;
 
     /// Every reason why a job is not running now (rule O5).

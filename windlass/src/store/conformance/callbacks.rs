@@ -20,6 +20,7 @@ chapter! {
     n7_a_webhook_job_is_stored_for_a_job_that_dies_at_submission,
     n7_a_webhook_job_keeps_its_job_from_being_pruned,
     n7_a_requeued_job_tells_again,
+    n7_a_failed_job_that_is_dead_lettered_has_told_already,
     n7_an_edited_url_counts,
 }
 
@@ -161,6 +162,15 @@ async fn n7_a_requeued_job_tells_again(bench: Bench) {
     assert_eq!(webhooks(&bench, id).await.len(), 1);
     bench.end(id, State::Completed).await;
     assert_eq!(webhooks(&bench, id).await.len(), 2);
+    bench.assert_sound().await;
+}
+
+async fn n7_a_failed_job_that_is_dead_lettered_has_told_already(bench: Bench) {
+    let id = bench.enqueue(job().callback_url(URL)).await;
+    bench.end(id, State::Failed).await;
+    bench.act(id, Act::DeadLetter).await;
+    assert_eq!(bench.state(id).await, State::DeadLetter);
+    assert_eq!(webhooks(&bench, id).await.len(), 1);
     bench.assert_sound().await;
 }
 

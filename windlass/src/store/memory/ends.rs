@@ -11,8 +11,10 @@ use crate::workflow::{Submission, webhook_of};
 impl Tables {
     /// Applies a decision and everything that follows from it.
     pub(super) fn end(&mut self, sequence: Sequence, verdict: &Verdict, outcome: Outcome, now: Timestamp) -> State {
+        let ended_before = self.entry(sequence).job.state.is_terminal();
         let state = self.apply(sequence, verdict, outcome, now);
-        if state.is_terminal() {
+        // A FAILED job that an operator dead-letters has ended before, and the world has been told.
+        if state.is_terminal() && !ended_before {
             self.conclude(sequence, now);
         }
         state
