@@ -186,6 +186,9 @@ impl Tx<'_> {
 
 /// The place that a cursor names.
 pub(super) fn place(cursor: Option<&Cursor>) -> Answer<Option<i64>> {
-    let parse = |cursor: &Cursor| cursor.0.parse().map_err(|_| cursor.invalid());
+    let parse = |cursor: &Cursor| {
+        let number = cursor.0.parse::<u64>().ok().and_then(|number| i64::try_from(number).ok());
+        number.ok_or_else(|| cursor.invalid())
+    };
     Ok(cursor.map(parse).transpose()?)
 }

@@ -4,6 +4,7 @@ use rusqlite::{Row as SqlRow, params};
 
 use super::columns::{json, kind_of, outcome_of, state, time, uuid};
 use super::fault::{Answer, Fault};
+use super::list::place;
 use super::rows::Stored;
 use super::tx::Tx;
 use crate::error::Error;
@@ -183,8 +184,7 @@ impl Tx<'_> {
 
     pub(super) fn events(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<JobEvent>> {
         let present = Some(Cursor(self.ticks().to_string()));
-        let Some(after) = after else { return Ok(Page { items: Vec::new(), next: present }) };
-        let tick: i64 = after.0.parse().map_err(|_| after.invalid())?;
+        let Some(tick) = place(after)? else { return Ok(Page { items: Vec::new(), next: present }) };
         let limit = limit.clamp(1, PAGE_MAX);
         let mut events = self.enqueued_after(tick, limit)?;
         let few = i64::try_from(limit).unwrap_or(i64::MAX);
