@@ -18,6 +18,8 @@ fn subjects() -> Vec<Arc<dyn Subject>> {
         Arc::new(Memory),
         #[cfg(feature = "postgres")]
         Arc::new(Postgres),
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite::Sqlite::default()),
     ]
 }
 
@@ -56,6 +58,43 @@ impl Subject for Postgres {
         let schema = format!("case_{}", uuid::Uuid::new_v4().simple());
         let options = PostgresOptions::new(&url).and_then(|options| options.schema(schema)).expect("valid options");
         Arc::new(PostgresStore::with(options.clock(clock)).await.expect("the test database should be there"))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tempfile::TempDir;
+    use windlass::ManualClock;
+    use windlass::store::Store;
+    use windlass::store::conformance::Subject;
+    use windlass::store::sqlite::SqliteOptions;
+
+    /// Each store in a file of its own, in a folder that goes when the run ends.
+    #[derive(Debug)]
+    pub(super) struct Sqlite {
+        folder: TempDir,
+        made: AtomicU32,
+    }
+
+    impl Default for Sqlite {
+        fn default() -> Self {
+            Sqlite { folder: TempDir::new().expect("a temporary folder"), made: AtomicU32::new(0) }
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Subject for Sqlite {
+        fn name(&self) -> &'static str {
+            "sqlite"
+        }
+
+        async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+            let path = self.folder.path().join(format!("{}.db", self.made.fetch_add(1, Ordering::Relaxed)));
+            Arc::new(SqliteOptions::new(path).clock(clock).open().expect("a new file opens"))
+        }
     }
 }
 

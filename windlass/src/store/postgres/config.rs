@@ -23,6 +23,7 @@ const CONNECTIONS_DEFAULT: usize = 10;
 /// The URL is `postgres://user:password@host:port/database?sslmode=verify-full&schema=windlass`. Beside the driver's
 /// own parameters it knows `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert` (a file
 /// of certificates to trust instead of the public ones) and `schema`.
+#[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) config: tokio_postgres::Config,
     pub(super) tls: Option<Tls>,

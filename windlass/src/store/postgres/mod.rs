@@ -83,6 +83,7 @@ use in_unit;
 pub struct PostgresStore {
     inner: Arc<Inner>,
     calls: mpsc::UnboundedSender<insert::Call>,
+    options: PostgresOptions,
 }
 
 struct Inner {
@@ -126,15 +127,15 @@ impl PostgresStore {
         tokio::spawn(insert::share(Arc::clone(&inner), waiting));
         if options.listen {
             let dial = listen::Dial {
-                config: options.config,
-                tls: options.tls,
+                config: options.config.clone(),
+                tls: options.tls.clone(),
                 channel: format!("windlass_{}", options.schema).chars().take(60).collect(),
                 own: uuid::Uuid::new_v4().simple().to_string(),
             };
             tokio::spawn(listen::speak(dial.clone(), speech));
             tokio::spawn(listen::hear(dial, Arc::downgrade(&inner)));
         }
-        Ok(PostgresStore { inner, calls })
+        Ok(PostgresStore { inner, calls, options })
     }
 
     /// The statements that make a schema of this name, for teams that apply their own.
@@ -337,6 +338,12 @@ impl Store for PostgresStore {
 
     async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
         self.inner.workflows(after, limit).await.map_err(|fault| fault.into_error("list workflows"))
+    }
+
+    async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
+        let options = self.options.clone().connections(2).without_migrations().without_notifications();
+        Ok(Some(Arc::new(PostgresStore::with(options).await?)))
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {
