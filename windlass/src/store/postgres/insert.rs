@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::Inner;
 use super::fault::{Fault, Tries};
+use super::keyed::is_keyed;
 use super::rows;
 use crate::error::{Error, Result};
 use crate::job::{JobId, JobSpec, RunAt, State};
@@ -28,9 +29,13 @@ pub(super) struct Call {
 }
 
 /// Whether one statement can store it.
-fn is_plain(submission: &Submission) -> bool {
-    let plain = |spec: &JobSpec| spec.depends_on.is_empty() && spec.options.idempotency.is_none();
-    submission.workflow_name().is_none() && submission.jobs().iter().all(plain)
+pub(super) fn is_plain(submission: &Submission) -> bool {
+    is_flat(submission) && submission.jobs().iter().all(|spec| spec.options.idempotency.is_none())
+}
+
+/// Whether its jobs wait for no others and make up no workflow.
+pub(super) fn is_flat(submission: &Submission) -> bool {
+    submission.workflow_name().is_none() && submission.jobs().iter().all(|spec| spec.depends_on.is_empty())
 }
 
 fn bytes(submission: &Submission) -> usize {
@@ -74,6 +79,9 @@ impl Inner {
         calls: &mpsc::UnboundedSender<Call>,
         submission: Submission,
     ) -> Result<Inserted> {
+        if is_keyed(&submission) {
+            return self.insert_with_keys(&submission).await;
+        }
         if !is_plain(&submission) {
             return self.insert_slowly(&submission).await;
         }
@@ -90,6 +98,40 @@ impl Inner {
             Some(answer) => answer,
             // The statement refused it; the slow path says why.
             None => self.insert_slowly(&submission).await,
+        }
+    }
+
+    async fn insert_with_keys(self: &Arc<Self>, submission: &Submission) -> Result<Inserted> {
+        let attempted = attempted(submission.jobs().len());
+        let once = async || -> std::result::Result<_, Fault> {
+            let mut link = self.link().await?;
+            let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
+            self.lanes.ensure(&link, names).await?;
+            // One job needs one statement; of several, one may lose its key while the others are stored.
+            if submission.jobs().len() == 1 {
+                return self.insert_keyed(&link, submission).await;
+            }
+            link.begin().await?;
+            let answer = self.insert_keyed(&link, submission).await;
+            match &answer {
+                Ok(Some(_)) => link.commit().await?,
+                Ok(None) | Err(_) => link.roll_back().await,
+            }
+            answer
+        };
+        let mut tries = Tries::default();
+        let answer = loop {
+            match once().await {
+                Err(fault) if tries.again(&fault).await => {}
+                answer => break answer,
+            }
+        };
+        match answer.map_err(|fault| fault.into_error(&attempted))? {
+            Some((inserted, hints)) => {
+                self.hint(hints);
+                Ok(inserted)
+            }
+            None => self.insert_slowly(submission).await,
         }
     }
 
@@ -166,7 +208,7 @@ impl Inner {
     }
 }
 
-fn resting_state(spec: &JobSpec, now: Timestamp) -> State {
+pub(super) fn resting_state(spec: &JobSpec, now: Timestamp) -> State {
     match spec.first_run(now) {
         Ok(None) => State::Scheduled,
         Ok(Some(_)) | Err(_) => State::Delayed,
@@ -196,8 +238,8 @@ fn tell_all(calls: Vec<Call>, fault: Fault) {
 }
 
 /// Jobs as columns, one array for each parameter.
-struct Columns<'s> {
-    ids: Vec<Uuid>,
+pub(super) struct Columns<'s> {
+    pub(super) ids: Vec<Uuid>,
     lanes: Vec<i32>,
     priorities: Vec<i16>,
     delays: Vec<Option<i64>>,
@@ -211,7 +253,7 @@ struct Columns<'s> {
 }
 
 impl<'s> Columns<'s> {
-    fn of(specs: impl Iterator<Item = &'s JobSpec>, store: &Inner) -> std::result::Result<Self, Fault> {
+    pub(super) fn of(specs: impl Iterator<Item = &'s JobSpec>, store: &Inner) -> std::result::Result<Self, Fault> {
         let mut columns = Columns {
             ids: Vec::new(),
             lanes: Vec::new(),
@@ -247,7 +289,7 @@ impl<'s> Columns<'s> {
         Ok(columns)
     }
 
-    fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 12] {
+    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 12] {
         [
             time,
             &self.ids,

@@ -5,10 +5,11 @@ use super::link::{Link, text};
 use crate::error::Error;
 
 /// The steps, by number from 1. A step that was released is never edited.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("migrations/0001_jobs.sql"),
     include_str!("migrations/0002_rest.sql"),
     include_str!("migrations/0003_events.sql"),
+    include_str!("migrations/0004_enqueue.sql"),
 ];
 
 /// The statements that make the schema, for teams that apply them with tools of their own.

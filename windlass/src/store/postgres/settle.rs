@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::Inner;
 use super::fault::Fault;
+use super::link::Link;
 use super::plan::{Origin, Plan};
 use super::rows;
 use super::unit::{Unit, kind_number, kind_of};
@@ -18,17 +19,28 @@ use crate::workflow::graph::{self, Edge};
 
 impl Inner {
     /// Writes what has no consequences; gives the answers, `None` for the rest.
-    pub(super) async fn settle_plain(&self, settlements: &[Settlement]) -> Result<Vec<Option<Settled>>, Fault> {
+    async fn settle_plain(&self, settlements: &[Settlement]) -> Result<Vec<Option<Settled>>, Fault> {
+        let link = self.link().await?;
+        let (answers, hints) = self.settle_on(&link, settlements).await?;
+        drop(link);
+        self.hint(hints);
+        Ok(answers)
+    }
+
+    /// The same on any connection, with the hints for after the commit.
+    pub(super) async fn settle_on(
+        &self,
+        link: &Link<'_>,
+        settlements: &[Settlement],
+    ) -> Result<(Vec<Option<Settled>>, Vec<Wake>), Fault> {
         let columns = Columns::of(settlements);
         let mut answers: Vec<Option<Settled>> = settlements.iter().map(|_| None).collect();
+        let mut hints = Vec::new();
         if columns.ids.is_empty() {
-            return Ok(answers);
+            return Ok((answers, hints));
         }
-        let link = self.link().await?;
         let time = self.given_time();
         let rows = link.query(include_str!("sql/settle.sql"), &columns.with(&time)).await?;
-        drop(link);
-        let mut hints = Vec::new();
         for row in &rows {
             let (id, next, lane): (Uuid, i16, i32) = (row.get(0), row.get(1), row.get(2));
             let next = u8::try_from(next).ok().and_then(State::from_number);
@@ -42,8 +54,7 @@ impl Inner {
                 hints.push(Wake::Scheduled(queue));
             }
         }
-        self.hint(hints);
-        Ok(answers)
+        Ok((answers, hints))
     }
 }
 

@@ -109,6 +109,11 @@ impl<'a> Unit<'a> {
         }
     }
 
+    /// Writes, and leaves the commit to the user whose transaction this is. Lanes it made are found again later.
+    pub(super) async fn leave(mut self) -> Result<(), Fault> {
+        self.flush().await
+    }
+
     /// The number of a lane, which is made if there is none.
     pub(super) async fn lane(&mut self, queue: &QueueName, job_type: &JobType) -> Result<Lane, Fault> {
         if let Some(lane) = self.store.lanes.get(queue, job_type) {
