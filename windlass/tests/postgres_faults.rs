@@ -43,13 +43,17 @@ impl Server {
         let pid = file.lines().next().expect("its process id").to_owned();
         let killed = Command::new("kill").args(["-KILL", &pid]).status().expect("kill runs");
         assert!(killed.success());
-        // The backends notice and go; until they have, a new server does not start.
+        // The server goes, then the backends notice and go; until they have, a new one does not start.
         let begun = Instant::now();
-        while self.script("start").is_none() {
+        while is_alive(&pid) || self.script("start").is_none() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the server does not come back");
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+fn is_alive(pid: &str) -> bool {
+    Command::new("kill").args(["-0", pid]).output().expect("kill runs").status.success()
 }
 
 impl Drop for Server {
