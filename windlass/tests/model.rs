@@ -72,6 +72,43 @@ impl Subject for Memory {
     }
 }
 
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tempfile::TempDir;
+    use windlass::ManualClock;
+    use windlass::store::Store;
+    use windlass::store::conformance::Subject;
+    use windlass::store::sqlite::SqliteOptions;
+
+    /// Each store in a file of its own, in a folder that goes when the run ends.
+    #[derive(Debug)]
+    struct Sqlite {
+        folder: TempDir,
+        made: AtomicU32,
+    }
+
+    #[async_trait::async_trait]
+    impl Subject for Sqlite {
+        fn name(&self) -> &'static str {
+            "sqlite"
+        }
+
+        async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+            let path = self.folder.path().join(format!("{}.db", self.made.fetch_add(1, Ordering::Relaxed)));
+            Arc::new(SqliteOptions::new(path).clock(clock).open().expect("a new file opens"))
+        }
+    }
+
+    #[test]
+    fn the_sqlite_store_agrees_with_the_model() {
+        let folder = TempDir::new().expect("a temporary folder");
+        super::agree(&Sqlite { folder, made: AtomicU32::new(0) }, 60);
+    }
+}
+
 #[test]
 fn the_memory_store_agrees_with_the_model() {
     agree(&Memory, 2000);

@@ -253,6 +253,7 @@ fn op() -> impl Strategy<Value = Op> {
     let rarely = || proptest::bool::weighted(0.15);
     prop_oneof![
         6 => (vec(draft(), 1..4), rarely()).prop_map(|(jobs, workflow)| Op::Enqueue { jobs, workflow }),
+        1 => (vec(step(), 3..7), rarely()).prop_map(|(jobs, workflow)| Op::Enqueue { jobs, workflow }),
         7 => claim().prop_map(Op::Claim),
         6 => span().prop_map(Op::Advance),
         8 => vec((pick(), say()), 1..4).prop_map(Op::Settle),
@@ -350,6 +351,13 @@ fn draft() -> impl Strategy<Value = Draft> {
             callback: flags.1,
         },
     )
+}
+
+/// A plain step of a larger graph, which mostly dies with what it waits for.
+fn step() -> impl Strategy<Value = Draft> {
+    let kind = prop_oneof![6 => Just(DependencyKind::After), 1 => Just(DependencyKind::AfterAll)];
+    let links = vec(((0u8..6).prop_map(On::Earlier), kind), 1..4);
+    (0u8..3, links).prop_map(|(queue, depends_on)| Draft { queue, depends_on, ..Draft::plain() })
 }
 
 fn policy() -> impl Strategy<Value = Policy> {

@@ -136,7 +136,7 @@ impl Model {
         !self.jobs[dependent].gone && self.jobs[dependent].edges.iter().any(|edge| edge.on == on)
     }
 
-    fn died_of(&self, name: Name, cause: Name) -> bool {
+    pub(super) fn died_of(&self, name: Name, cause: Name) -> bool {
         let job = &self.jobs[name];
         matches!(job.state, State::Failed | State::DeadLetter)
             && job.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::Dependency)

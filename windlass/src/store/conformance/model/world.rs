@@ -411,7 +411,10 @@ impl World {
         !job.gone
             && match act {
                 ActDraft::Cancel { force } => job.unfinished() && (!force || job.state == State::Running),
-                ActDraft::Requeue { .. } => dead,
+                ActDraft::Requeue { with_dependents: false, .. } => dead,
+                ActDraft::Requeue { .. } => {
+                    dead && (0..self.model.jobs.len()).any(|other| self.model.died_of(other, name))
+                }
                 ActDraft::DeadLetter => job.unfinished() || job.state == State::Failed,
                 ActDraft::Delete => !job.unfinished(),
                 ActDraft::Edit { .. } => job.unfinished(),
