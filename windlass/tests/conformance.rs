@@ -88,7 +88,8 @@ fn trials(subject: &Arc<dyn Subject>) -> Vec<Trial> {
 
 /// Runs one case on a runtime of its own; a panic becomes a failure that names rule, case and store.
 fn hold(case: Case, subject: &dyn Subject) -> Result<(), Failed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Two threads, so that tasks which a case sets against each other meet in the store.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ran = catch_unwind(AssertUnwindSafe(|| runtime.block_on(case.run(subject))));
     ran.map_err(|panic| {
         let (rule, name, store) = (case.rule(), case.name, subject.name());

@@ -85,6 +85,7 @@ pub struct Failure {
     pub(crate) causes: Vec<String>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) dead_letter: bool,
+    pub(crate) snooze: bool,
 }
 
 impl Failure {
@@ -103,6 +104,13 @@ impl Failure {
         Failure { dead_letter: true, ..Failure::permanent(code, message) }
     }
 
+    /// Not a failure: the job runs again after this long, and nothing is counted.
+    ///
+    /// Returned as an error so that `return Err(Failure::snooze(..))` leaves a handler from any depth.
+    pub fn snooze(delay: Duration) -> Self {
+        Failure { snooze: true, retry_after: Some(delay), ..Failure::temporary("snoozed") }
+    }
+
     /// A failure of any category.
     pub fn new(category: Category, code: Option<String>, message: impl fmt::Display) -> Self {
         Failure {
@@ -112,6 +120,7 @@ impl Failure {
             causes: Vec::new(),
             retry_after: None,
             dead_letter: false,
+            snooze: false,
         }
     }
 
@@ -140,6 +149,16 @@ impl Failure {
     /// Its category.
     pub fn category(&self) -> Category {
         self.category
+    }
+
+    /// Its code, if it has one.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// Its message.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// What is kept of it, with the time it happened.

@@ -162,8 +162,11 @@ impl Lease {
         Settlement { result, ..self.settle(Outcome::Completed, verdict.clone(), verdict) }
     }
 
-    /// The attempt failed; its category and the job's policy decide what follows.
+    /// The attempt failed; its category and the job's policy decide what follows. A snooze snoozes.
     pub fn fail(self, failure: Failure, random: Random<'_>) -> Settlement {
+        if let (true, Some(delay)) = (failure.snooze, failure.retry_after) {
+            return self.snooze(delay);
+        }
         let outcome = if failure.dead_letter { Outcome::DeadLettered } else { Outcome::Failed };
         let cancelled = cancelled(Some(failure.clone()));
         let verdict = Verdict::of_failure(&self.spec.options.retry, self.failures, failure, random);

@@ -15,6 +15,7 @@ pub mod request;
 pub mod sqlite;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -134,6 +135,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>>;
 
     // Itself.
+
+    /// A handle for heartbeats that works while every thread of the caller's runtime is blocked; `None` if this one does.
+    ///
+    /// Called once for each worker, inside the small runtime of its heartbeat thread, so that a store whose connections
+    /// live on a runtime can open one there.
+    async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        Ok(None)
+    }
 
     /// Hints that something changed. May lose some or be silent: polling must suffice.
     fn wakes(&self) -> broadcast::Receiver<Wake>;

@@ -33,6 +33,13 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Step(usize);
 
+impl Step {
+    /// Its place among the workflow's jobs, from 0.
+    pub fn place(self) -> usize {
+        self.0
+    }
+}
+
 /// How a FAN_IN looks at the ends of the jobs it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Join {

@@ -13,6 +13,7 @@ chapter! {
     o5_a_paused_queue,
     o5_a_delay_and_a_backoff,
     o5_unfinished_dependencies,
+    o5_an_after_any_that_is_met_is_no_reason,
     o5_no_worker_for_the_queue_or_the_type,
     o5_every_slot_is_taken,
     o5_jobs_ahead,
@@ -76,6 +77,19 @@ async fn o5_unfinished_dependencies(bench: Bench) {
     assert!(jobs.contains(&first) && jobs.contains(&second));
     bench.end(second, State::Completed).await;
     assert_eq!(why(&bench, waiting).await, [Why::WaitsFor { jobs: vec![first] }]);
+}
+
+async fn o5_an_after_any_that_is_met_is_no_reason(bench: Bench) {
+    announce(&bench, "w1", None, 1, 0).await;
+    let slow = bench.enqueue(named("slow")).await;
+    let quick = bench.enqueue(named("quick")).await;
+    let needed = bench.enqueue(named("needed")).await;
+    let waiting = bench.enqueue(named("waiting").after_any([slow, quick]).after([needed])).await;
+    bench.end(quick, State::Completed).await;
+    let reason = || Why::WaitsFor { jobs: vec![needed] };
+    assert_eq!(why(&bench, waiting).await, [reason()], "it no longer waits for the slow one");
+    let late = bench.enqueue(named("late").after_any([slow, quick]).after([needed])).await;
+    assert_eq!(why(&bench, late).await, [reason()]);
 }
 
 async fn o5_no_worker_for_the_queue_or_the_type(bench: Bench) {

@@ -318,6 +318,7 @@ async fn c4_a_fixed_delay_waits_for_the_end_of_its_job(bench: Bench) {
     create(&bench, ScheduleSpec::delay("a", MINUTE, checked(named("a").lifetime(None)))).await;
     assert_eq!(bench.pass(MINUTE).await.fired, 1);
     assert_eq!(bench.pass(10 * MINUTE).await.fired, 0, "its job has not ended");
+    assert_eq!(schedule(&bench, "a").await.expect("exists").next_at, None, "nobody knows when that will be");
     let first = fired(&bench, "a").await[0].id;
     bench.end(first, State::Failed).await;
     assert_eq!(bench.upkeep().await.fired, 0);

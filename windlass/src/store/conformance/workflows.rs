@@ -31,6 +31,7 @@ chapter! {
     w7_cancelling_a_workflow_ends_every_unfinished_job,
     w7_a_requeue_takes_along_the_dependents_that_died_of_it,
     w7_a_requeue_with_dependents_goes_through_a_diamond,
+    w7_dependents_that_come_along_wait_for_each_other,
     w7_a_requeue_alone_leaves_the_dependents_dead,
     w7_a_requeued_dependent_waits_for_unfinished_dependencies_only,
 }
@@ -360,6 +361,21 @@ async fn w7_a_requeue_with_dependents_goes_through_a_diamond(bench: Bench) {
     assert_eq!(bench.state(ids[3]).await, State::Pending);
     bench.end(ids[2], State::Completed).await;
     assert_eq!(bench.state(ids[3]).await, State::Scheduled);
+    bench.assert_sound().await;
+}
+
+async fn w7_dependents_that_come_along_wait_for_each_other(bench: Bench) {
+    let on = |job: NewJob, place| job.depends_on(DependsOn::Batch(place), DependencyKind::After);
+    // The last of them was submitted before the one it waits for.
+    let jobs = vec![named("first"), on(on(named("last"), 0), 2), on(named("between"), 0)];
+    let flow = bench.submit_workflow("out of order", jobs).await;
+    let (first, last, between) = (flow.jobs[0].id, flow.jobs[1].id, flow.jobs[2].id);
+    bench.end(first, State::Failed).await;
+    requeue_with_dependents(&bench, first).await;
+    bench.end(first, State::Completed).await;
+    assert_eq!(bench.states(&[between, last]).await, [State::Scheduled, State::Pending]);
+    bench.end(between, State::Completed).await;
+    assert_eq!(bench.state(last).await, State::Scheduled);
     bench.assert_sound().await;
 }
 

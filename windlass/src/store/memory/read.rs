@@ -3,7 +3,8 @@
 use super::tables::{Entry, SCAN_MAX, Sequence, Tables};
 use crate::error::{Error, Result};
 use crate::job::{
-    AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State, WorkflowId,
+    AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State,
+    WorkflowId,
 };
 use crate::store::answer::{ActRecord, JobEvent, Page, QueueRecord, Totals, WorkerRecord};
 use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX, WORKER_LIVE, WorkerReport};
@@ -61,7 +62,9 @@ impl Tables {
         let order = entry.job.claim_order(entry.sequence);
         let lanes = queue.iter().flat_map(|queue| queue.lanes.values());
         let ahead = lanes.flat_map(|lane| lane.range(..order)).take(EXPLAIN_SCAN_MAX).count();
-        let mut waits_for: Vec<JobId> = entry.open.iter().map(|(on, _)| *on).collect();
+        // Of AFTER_ANY dependencies one is enough, so when they are met the rest of them are nothing to wait for.
+        let waits = |kind| kind != DependencyKind::AfterAny || entry.waits.any;
+        let mut waits_for: Vec<JobId> = entry.open.iter().filter(|(_, kind)| waits(*kind)).map(|(on, _)| *on).collect();
         waits_for.dedup();
         waits_for.truncate(EXPLAIN_SCAN_MAX);
         let mut around = Circumstances {

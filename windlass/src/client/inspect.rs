@@ -1,0 +1,87 @@
+//! Looking at jobs and at everything around them. Nothing here changes anything.
+
+use super::Client;
+use crate::error::{Error, Result};
+use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LogLine, State, WorkflowId};
+use crate::schedule::ScheduleRecord;
+use crate::store::{ActRecord, Cursor, Filter, ListQuery, Page, QueueRecord, Totals, WorkerRecord};
+use crate::workflow::WorkflowRecord;
+
+impl Client {
+    /// The job with this id; [`Error::NotFound`] when there is none.
+    pub async fn job(&self, id: JobId) -> Result<JobRecord> {
+        self.find(id).await?.ok_or_else(|| Error::no_such_job(id))
+    }
+
+    /// The job with this id, if there is one.
+    pub async fn find(&self, id: JobId) -> Result<Option<JobRecord>> {
+        Ok(self.store().find(&[id]).await?.into_iter().next().flatten())
+    }
+
+    /// Jobs that match, newest first, a page of up to 1,000 at a time.
+    pub async fn list(&self, filter: Filter, limit: usize, after: Option<Cursor>) -> Result<Page<JobRecord>> {
+        self.store().list(&ListQuery { filter, limit, after }).await
+    }
+
+    /// How many jobs match, counted no further than `cap`.
+    pub async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
+        self.store().count(filter, cap).await
+    }
+
+    /// The dead-letter queue: jobs in FAILED or DEAD_LETTER, newest first.
+    pub async fn dead(&self, limit: usize, after: Option<Cursor>) -> Result<Page<JobRecord>> {
+        let filter = Filter { states: vec![State::Failed, State::DeadLetter], ..Filter::default() };
+        self.list(filter, limit, after).await
+    }
+
+    /// The attempts of a job, oldest first.
+    pub async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
+        self.store().attempts(job).await
+    }
+
+    /// What the attempts of a job logged, oldest first.
+    pub async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
+        self.store().logs(job).await
+    }
+
+    /// Every reason why a job is not running now (rule O5).
+    pub async fn explain(&self, job: JobId) -> Result<Explanation> {
+        self.store().explain(job).await
+    }
+
+    /// The numbers of the whole store.
+    pub async fn totals(&self) -> Result<Totals> {
+        self.store().totals().await
+    }
+
+    /// All queues, with what waits in them.
+    pub async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        self.store().queues().await
+    }
+
+    /// The workers that live.
+    pub async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        self.store().workers().await
+    }
+
+    /// Schedules by name, after this name.
+    pub async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
+        self.store().schedules(after, limit).await
+    }
+
+    /// The workflow with this id; [`Error::NotFound`] when there is none.
+    pub async fn workflow(&self, id: WorkflowId) -> Result<WorkflowRecord> {
+        let found = self.store().find_workflows(&[id]).await?.into_iter().next().flatten();
+        found.ok_or_else(|| Error::not_found("workflow", id.to_string()))
+    }
+
+    /// Workflows, newest first.
+    pub async fn workflows(&self, limit: usize, after: Option<&Cursor>) -> Result<Page<WorkflowRecord>> {
+        self.store().workflows(after, limit).await
+    }
+
+    /// What operators did, newest first.
+    pub async fn acts(&self, limit: usize, after: Option<&Cursor>) -> Result<Page<ActRecord>> {
+        self.store().acts(after, limit).await
+    }
+}

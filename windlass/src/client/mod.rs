@@ -1,0 +1,136 @@
+//! The handle that enqueues, inspects and operates.
+//!
+//! A [`Client`] is cheap to clone and knows no handler, so that a producer links none. It checks everything before the
+//! store is touched. Submitting is in `enqueue.rs`, looking in `inspect.rs`, waiting in `wait.rs`, acting in
+//! `operate.rs`, recurring work in `schedules.rs`.
+
+mod enqueue;
+mod inspect;
+mod operate;
+mod schedules;
+mod wait;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use enqueue::{Enqueue, Started};
+pub use operate::Operate;
+pub use schedules::Schedule;
+pub use wait::Events;
+
+use crate::error::{Error, Result};
+use crate::job::{Limits, Policies};
+use crate::store::{InsertedJob, MemoryStore, Store};
+
+/// How long an enqueue may take before it fails with [`Error::SubmissionTimeout`] (rule T3).
+pub const SUBMISSION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Told of the jobs of one enqueue call, after they were stored.
+pub type EnqueuedHook = dyn Fn(&[InsertedJob]) + Send + Sync;
+
+/// The handle on a store: enqueues, inspects, operates. Clones share everything.
+///
+/// ```
+/// # async fn example() -> windlass::Result<()> {
+/// use windlass::{Client, NewJob, Payload};
+///
+/// let client = Client::in_memory();
+/// let job = client.enqueue(NewJob::new("greet", Payload::json("world")?)).idempotency_key("once").await?;
+/// assert!(!job.existing);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone)]
+struct Inner {
+    store: Arc<dyn Store>,
+    limits: Limits,
+    policies: Policies,
+    submission_timeout: Duration,
+    enqueued: Vec<Arc<EnqueuedHook>>,
+}
+
+impl Client {
+    /// A client of the store that this URL names: `memory:`.
+    pub async fn open(url: &str) -> Result<Self> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        match scheme {
+            "memory" => Ok(Client::in_memory()),
+            _ => {
+                let problem = format!("no store for {scheme:?}; known are: memory");
+                Err(Error::invalid("store URL", problem))
+            }
+        }
+    }
+
+    /// A client of an empty store in memory, which forgets everything with its last clone.
+    pub fn in_memory() -> Self {
+        Client::with_store(Arc::new(MemoryStore::new()))
+    }
+
+    /// A client of this store.
+    pub fn with_store(store: Arc<dyn Store>) -> Self {
+        let inner = Inner {
+            store,
+            limits: Limits::default(),
+            policies: Policies::default(),
+            submission_timeout: SUBMISSION_TIMEOUT,
+            enqueued: Vec::new(),
+        };
+        Client { inner: Arc::new(inner) }
+    }
+
+    /// Sets the payload limit.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        Arc::make_mut(&mut self.inner).limits = limits;
+        self
+    }
+
+    /// Sets the retry policies and timeouts of types, queues and the system (rule R3).
+    #[must_use]
+    pub fn policies(mut self, policies: Policies) -> Self {
+        Arc::make_mut(&mut self.inner).policies = policies;
+        self
+    }
+
+    /// Sets how long an enqueue may take; 30 s unless set.
+    #[must_use]
+    pub fn submission_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.inner).submission_timeout = timeout;
+        self
+    }
+
+    /// Calls `hook` after each enqueue of this client and its later clones (rule N4). It must not block.
+    #[must_use]
+    pub fn on_enqueued(mut self, hook: impl Fn(&[InsertedJob]) + Send + Sync + 'static) -> Self {
+        Arc::make_mut(&mut self.inner).enqueued.push(Arc::new(hook));
+        self
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// The limits in force.
+    pub fn limits_in_force(&self) -> &Limits {
+        &self.inner.limits
+    }
+
+    /// The policies in force.
+    pub fn policies_in_force(&self) -> &Policies {
+        &self.inner.policies
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("store", &self.inner.store).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,430 @@
+//! What a handler sees of its run, and what it may do with it.
+//!
+//! An [`Attempt`] is one execution: the job, its lease, and the orders that the runtime has for it. A [`Context`] is an
+//! attempt together with the worker's state, made for one handler. Everything that writes is fenced by the lease.
+
+use std::fmt;
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::handler::Handler;
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::job::{
+    AttemptId, CancelAsked, DependencyKind, DependsOn, IntoNewJob, JobId, JobRecord, JobSpec, Lease, LeaseKey, Payload,
+    Progress, SPAWN_MAX,
+};
+use crate::store::{Claimed, Filter, PAGE_MAX, Save};
+
+/// What handlers get beside their job: the worker's state, and the attempt they run as.
+pub struct Context<S = ()> {
+    /// What the worker was given with [`with_state`](super::Worker::with_state).
+    pub state: Arc<S>,
+    attempt: Arc<Attempt>,
+}
+
+impl<S> Context<S> {
+    pub(super) fn new(state: Arc<S>, attempt: Arc<Attempt>) -> Self {
+        Context { state, attempt }
+    }
+}
+
+impl<S> Clone for Context<S> {
+    fn clone(&self) -> Self {
+        Context { state: Arc::clone(&self.state), attempt: Arc::clone(&self.attempt) }
+    }
+}
+
+impl<S> Deref for Context<S> {
+    type Target = Attempt;
+
+    fn deref(&self) -> &Attempt {
+        &self.attempt
+    }
+}
+
+impl<S> fmt::Debug for Context<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.attempt, f)
+    }
+}
+
+/// What every attempt of a worker shares.
+pub(super) struct Around {
+    pub(super) client: Client,
+    pub(super) stopping: CancellationToken,
+}
+
+/// What the runtime wants of an attempt; a later one outranks an earlier one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(super) enum Order {
+    /// Go on.
+    Run = 0,
+    /// Somebody asked for it to stop; it may end as it likes.
+    Cancel = 1,
+    /// Shutdown: it is dropped and its job given back.
+    Interrupt = 2,
+    /// Its lease is gone: it is dropped and says nothing.
+    Lost = 3,
+    /// The worker aborts.
+    Abort = 4,
+}
+
+impl Order {
+    fn from_number(number: u8) -> Order {
+        match number {
+            0 => Order::Run,
+            1 => Order::Cancel,
+            2 => Order::Interrupt,
+            3 => Order::Lost,
+            _ => Order::Abort,
+        }
+    }
+}
+
+/// One execution of a job.
+pub struct Attempt {
+    job: JobRecord,
+    key: LeaseKey,
+    /// Taken by whoever decides; so an attempt is decided once.
+    lease: Mutex<Option<Lease>>,
+    around: Arc<Around>,
+    pub(super) handler: Arc<Handler>,
+    pub(super) queue: usize,
+    begun: Instant,
+    begun_in_runtime: tokio::time::Instant,
+    /// Longest run, in microseconds; `u64::MAX` for no limit.
+    limit: AtomicU64,
+    /// Until when the lease is known to hold, in nanoseconds since [`EPOCH`].
+    until: AtomicU64,
+    order: AtomicU8,
+    changed: Notify,
+    token: OnceLock<CancellationToken>,
+    cancel: OnceLock<CancelAsked>,
+    children: Mutex<Vec<JobSpec>>,
+    checkpoint: Mutex<Option<Bytes>>,
+}
+
+/// Where the monotonic clock of this process is counted from.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn nanos(at: Instant) -> u64 {
+    u64::try_from(at.saturating_duration_since(*EPOCH).as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Attempt {
+    /// The attempt of a claimed job; the claim was sent at `sent`, from which the lease is measured (rule L9).
+    pub(super) fn new(
+        claimed: Claimed,
+        sent: Instant,
+        around: Arc<Around>,
+        handler: Arc<Handler>,
+        queue: usize,
+    ) -> Self {
+        let Claimed { mut job, lease, expires_in } = claimed;
+        let execution = job.spec.options.timeouts.execution;
+        let limit = execution.map_or(u64::MAX, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+        let checkpoint = job.checkpoint.take();
+        Attempt {
+            key: lease.key(),
+            lease: Mutex::new(Some(lease)),
+            around,
+            handler,
+            queue,
+            begun: Instant::now(),
+            begun_in_runtime: tokio::time::Instant::now(),
+            limit: AtomicU64::new(limit),
+            until: AtomicU64::new(nanos(sent + expires_in)),
+            order: AtomicU8::new(Order::Run as u8),
+            changed: Notify::new(),
+            token: OnceLock::new(),
+            cancel: OnceLock::new(),
+            children: Mutex::new(Vec::new()),
+            checkpoint: Mutex::new(checkpoint),
+            job,
+        }
+    }
+
+    /// The job as it was when it was claimed.
+    pub fn job(&self) -> &JobRecord {
+        &self.job
+    }
+
+    /// The job's id.
+    pub fn id(&self) -> JobId {
+        self.job.id
+    }
+
+    /// Which start of the job this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.job.attempt
+    }
+
+    /// This attempt's own id.
+    pub fn attempt_id(&self) -> AttemptId {
+        AttemptId::of(self.job.id, self.job.lease_version)
+    }
+
+    /// The lease's version, which only grows: give it to other systems as a fencing token (rule L9).
+    pub fn lease_version(&self) -> u64 {
+        self.job.lease_version
+    }
+
+    /// What the lease is recognised by, to write under it.
+    pub fn lease_key(&self) -> LeaseKey {
+        self.key
+    }
+
+    /// The job's idempotency key, if it has one.
+    pub fn idempotency_key(&self) -> Option<&str> {
+        self.job.spec.options.idempotency.as_ref().map(|idempotency| idempotency.key.as_str())
+    }
+
+    /// A client of the same store.
+    pub fn client(&self) -> &Client {
+        &self.around.client
+    }
+
+    /// When the execution timeout ends this run, if it has one.
+    pub fn deadline(&self) -> Option<tokio::time::Instant> {
+        self.limit_in_force().map(|limit| self.begun_in_runtime + limit)
+    }
+
+    /// How long the execution timeout leaves, if there is one.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline().map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now()))
+    }
+
+    /// Asks for less time than the job allows, counted from the start; more is not given (rule T1).
+    pub fn limit(&self, limit: Duration) {
+        self.limit.fetch_min(u64::try_from(limit.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether this run should stop: cancelled, timed out, or its lease was lost.
+    pub fn is_cancelled(&self) -> bool {
+        self.current_order() != Order::Run
+    }
+
+    /// Waits until this run should stop.
+    pub async fn cancelled(&self) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.is_cancelled() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Who asked for the cancel, where somebody did.
+    pub fn cancel_asked(&self) -> Option<&CancelAsked> {
+        self.cancel.get()
+    }
+
+    /// A token that is cancelled when this run should stop, to hand on to other tasks and threads.
+    pub fn token(&self) -> CancellationToken {
+        let token = self.token.get_or_init(CancellationToken::new).clone();
+        if self.is_cancelled() {
+            token.cancel();
+        }
+        token
+    }
+
+    /// A token that is cancelled when the worker begins to shut down: time to save a checkpoint and return.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.around.stopping
+    }
+
+    /// The newest checkpoint: of this attempt, or of one before it.
+    ///
+    /// Fails when it does not read as a `T`.
+    pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        let unreadable = |error: serde_json::Error| Error::invalid("checkpoint", error.to_string());
+        let bytes = lock(&self.checkpoint).clone();
+        bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(unreadable)).transpose()
+    }
+
+    /// Stores a checkpoint of up to 1 MiB, for the next attempt to go on from (rule R4).
+    pub async fn save_checkpoint<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
+        let bytes = serde_json::to_vec(value).map_err(|error| Error::invalid("checkpoint", error.to_string()))?;
+        let bytes = Bytes::from(bytes);
+        self.save(Save::under(self.key).checkpoint(bytes.clone())?).await?;
+        *lock(&self.checkpoint) = Some(bytes);
+        Ok(())
+    }
+
+    /// Tells how far the work is: a fraction from 0 to 1, and a few words.
+    pub async fn progress(&self, fraction: f64, message: impl Into<String>) -> Result<()> {
+        self.save(Save::under(self.key).progress(Progress::new(fraction, message)?)).await
+    }
+
+    /// Keeps a log line with this attempt.
+    pub async fn log(&self, line: impl Into<String>) -> Result<()> {
+        self.save(Save::under(self.key).log([line.into()])).await
+    }
+
+    async fn save(&self, save: Save) -> Result<()> {
+        let mut answers = self.around.client.store().save(&[save]).await?;
+        match answers.pop() {
+            Some(Err(stale)) => Err(Error::StaleLease { job: self.job.id, stale }),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+
+    /// Spawns a child, stored in the same transaction as this job's completion (FAN_OUT); at most 1,000.
+    ///
+    /// Gives the child's place, by which a later child can depend on it ([`DependsOn::Batch`]). If the job does not
+    /// complete, there are no children.
+    pub fn spawn(&self, child: impl IntoNewJob) -> Result<usize> {
+        let spec = self.around.client.check_job(child.into_new_job()?)?;
+        let mut children = lock(&self.children);
+        if children.len() >= SPAWN_MAX {
+            return Err(Error::invalid("spawn", format!("must be at most {SPAWN_MAX} jobs")));
+        }
+        children.push(spec);
+        Ok(children.len() - 1)
+    }
+
+    /// The jobs that this one depends on, as they ended, in the order in which they were named (rule W5).
+    ///
+    /// Pruned ones are left out. What a FAN_IN waited for beside them is in [`spawned`](Self::spawned).
+    pub async fn dependencies(&self) -> Result<Vec<JobRecord>> {
+        let ids: Vec<JobId> = self.dependency_ids(|_| true).collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.around.client.store().find(&ids).await?.into_iter().flatten().collect())
+    }
+
+    /// The results of the jobs that this one depends on; those without a result are left out.
+    pub async fn results<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        let jobs = self.dependencies().await?;
+        jobs.iter().filter_map(|job| job.result.as_ref()).map(Payload::decode).collect()
+    }
+
+    /// The jobs that the dependencies of a FAN_IN spawned, and those that these spawned, oldest first.
+    ///
+    /// Only within a workflow, through which they are found.
+    pub async fn spawned(&self) -> Result<Vec<JobRecord>> {
+        let is_fan_in = |kind| matches!(kind, DependencyKind::FanInSuccess | DependencyKind::FanInDone);
+        let mut family: Vec<JobId> = self.dependency_ids(is_fan_in).collect();
+        let Some(workflow) = self.job.workflow_id.filter(|_| !family.is_empty()) else { return Ok(Vec::new()) };
+        let filter = Filter { workflow: Some(workflow), ..Filter::default() };
+        let (mut jobs, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.around.client.list(filter.clone(), PAGE_MAX, after).await?;
+            jobs.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        // Parents come before the jobs they spawn.
+        jobs.reverse();
+        jobs.retain(|job| {
+            let spawned = job.spawned_by.is_some_and(|parent| family.contains(&parent));
+            if spawned {
+                family.push(job.id);
+            }
+            spawned
+        });
+        Ok(jobs)
+    }
+
+    fn dependency_ids(&self, wanted: impl Fn(DependencyKind) -> bool) -> impl Iterator<Item = JobId> {
+        self.job.spec.depends_on.iter().filter_map(move |dependency| match dependency.on {
+            DependsOn::Job(id) => Some(id).filter(|_| wanted(dependency.kind)),
+            DependsOn::Batch(_) => None,
+        })
+    }
+}
+
+// The runtime's side.
+impl Attempt {
+    pub(super) fn current_order(&self) -> Order {
+        Order::from_number(self.order.load(Ordering::SeqCst))
+    }
+
+    /// Gives an order; says whether it outranks what was ordered before.
+    pub(super) fn order(&self, order: Order) -> bool {
+        let before = self.order.fetch_max(order as u8, Ordering::SeqCst);
+        if let Some(token) = self.token.get() {
+            token.cancel();
+        }
+        self.changed.notify_waiters();
+        before < order as u8
+    }
+
+    /// Passes on that somebody asked for a cancel; the first ask is kept.
+    pub(super) fn ask_cancel(&self, asked: CancelAsked) {
+        let _ = self.cancel.set(asked);
+        self.order(Order::Cancel);
+    }
+
+    /// Resolves when orders or the time limit may have changed since the call.
+    pub(super) fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    fn limit_in_force(&self) -> Option<Duration> {
+        let micros = self.limit.load(Ordering::SeqCst);
+        Some(Duration::from_micros(micros)).filter(|_| micros != u64::MAX)
+    }
+
+    /// By how much the run is over its time limit, by the clock on the wall of this process.
+    pub(super) fn overdue(&self) -> Option<Duration> {
+        self.begun.elapsed().checked_sub(self.limit_in_force()?)
+    }
+
+    /// The right to decide, for the first who asks.
+    pub(super) fn take_lease(&self) -> Option<Lease> {
+        lock(&self.lease).take()
+    }
+
+    pub(super) fn is_decided(&self) -> bool {
+        lock(&self.lease).is_none()
+    }
+
+    /// A lease to decide with once more, after the store refused the first decision without taking it.
+    pub(super) fn lease_again(&self) -> Lease {
+        Lease::granted(&self.job, self.key.token)
+    }
+
+    pub(super) fn take_children(&self) -> Vec<JobSpec> {
+        std::mem::take(&mut *lock(&self.children))
+    }
+
+    /// The store confirmed the lease: it holds for so long after the request was sent.
+    pub(super) fn confirm(&self, sent: Instant, expires_in: Duration) {
+        self.until.fetch_max(nanos(sent + expires_in), Ordering::SeqCst);
+    }
+
+    /// How long the lease is known to hold, less a margin; `None` when it is not.
+    pub(super) fn holds_for(&self, now: Instant, margin: Duration) -> Option<Duration> {
+        let left = self.until.load(Ordering::SeqCst).checked_sub(nanos(now + margin))?;
+        Some(Duration::from_nanos(left)).filter(|left| !left.is_zero())
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, number) = (self.job.id, self.job.attempt);
+        write!(f, "Attempt {number} of {} {id}", self.job.spec.job_type)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics while it holds a lock of an attempt")
+}

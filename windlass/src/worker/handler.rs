@@ -1,0 +1,121 @@
+//! A registered handler, its types erased: bytes in, result or failure out.
+
+use std::any::TypeId;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::context::{Attempt, Context};
+use crate::job::{CODE_INVALID_PAYLOAD, CODE_PANIC, Category, Failure, Job, JobType, Payload};
+use crate::observe::JobMetrics;
+
+/// What a handler comes to: a result to keep, or a failure.
+pub type HandlerResult = Result<Option<Payload>, Failure>;
+/// A handler's run.
+pub(super) type Run<'a> = Pin<Box<dyn Future<Output = HandlerResult> + Send + 'a>>;
+/// A handler whose types are erased.
+pub(super) type Call = dyn Fn(Arc<Attempt>) -> Run<'static> + Send + Sync;
+/// A backoff of the user's own: from the number of the failure, counted from 1, to the delay.
+pub(super) type BackoffFunction = dyn Fn(u32, &Failure) -> Duration + Send + Sync;
+
+/// A handler, what goes with it, and its metrics by queue.
+pub(super) struct Handler {
+    pub(super) job_type: JobType,
+    pub(super) call: Arc<Call>,
+    pub(super) backoff: Option<Arc<BackoffFunction>>,
+    pub(super) metrics: Vec<JobMetrics>,
+}
+
+impl Handler {
+    /// The delay that the user's own backoff wants; `None` where there is none or it panics (rule R3b).
+    pub(super) fn own_backoff(&self, failures: u32, failure: &Failure) -> Option<Duration> {
+        let backoff = self.backoff.as_ref()?;
+        let computed = catch_unwind(AssertUnwindSafe(|| backoff(failures, failure)));
+        if computed.is_err() {
+            tracing::error!(job.r#type = %self.job_type, "the backoff function panicked; the stored policy is used");
+        }
+        computed.ok()
+    }
+}
+
+/// A handler of typed jobs.
+pub(super) fn typed<J, S, R, F, Fut>(state: Arc<S>, handler: F) -> Arc<Call>
+where
+    J: Job,
+    S: Send + Sync + 'static,
+    R: Serialize + 'static,
+    F: Fn(J, Context<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    Arc::new(move |attempt| {
+        let (handler, context) = (Arc::clone(&handler), Context::new(Arc::clone(&state), Arc::clone(&attempt)));
+        Box::pin(async move {
+            let job = decode::<J>(&attempt.job().spec.payload)?;
+            handler(job, context).await.and_then(|result| encode(&result))
+        })
+    })
+}
+
+/// A handler of jobs of any payload.
+pub(super) fn raw<S, R, F, Fut>(state: Arc<S>, handler: F) -> Arc<Call>
+where
+    S: Send + Sync + 'static,
+    R: Serialize + 'static,
+    F: Fn(Payload, Context<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    Arc::new(move |attempt| {
+        let (handler, context) = (Arc::clone(&handler), Context::new(Arc::clone(&state), Arc::clone(&attempt)));
+        Box::pin(async move {
+            handler(attempt.job().spec.payload.clone(), context).await.and_then(|result| encode(&result))
+        })
+    })
+}
+
+/// Reads a payload. What it says about one that does not read holds nothing of the payload itself.
+fn decode<J: Job>(payload: &Payload) -> Result<J, Failure> {
+    if !payload.is_json() {
+        return Err(Failure::permanent(CODE_INVALID_PAYLOAD, "the payload is not JSON"));
+    }
+    serde_json::from_slice(payload.as_bytes()).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let message = format!("the payload does not read as {}: at line {line} column {column}", J::TYPE);
+        Failure::permanent(CODE_INVALID_PAYLOAD, message)
+    })
+}
+
+fn encode<R: Serialize + 'static>(result: &R) -> HandlerResult {
+    if TypeId::of::<R>() == TypeId::of::<()>() {
+        return Ok(None);
+    }
+    let encoded = Payload::json(result).map(Some);
+    encoded.map_err(|error| Failure::permanent("invalid_result", error))
+}
+
+/// A run that turns a panic into a failure (rule F2).
+pub(super) struct Unpanicked<'a>(pub(super) Run<'a>);
+
+impl Future for Unpanicked<'_> {
+    type Output = HandlerResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<HandlerResult> {
+        let polled = catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)));
+        Poll::Ready(match polled {
+            Ok(poll) => ready!(poll),
+            Err(panic) => Err(Failure::new(Category::System, Some(CODE_PANIC.to_owned()), words(&*panic))),
+        })
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the handler panicked: {}", text.unwrap_or("without words"))
+}

@@ -1,0 +1,173 @@
+//! Keeps leases alive, from an operating-system thread that no handler can starve (rules L5, L6, L9).
+//!
+//! One store call for all leases of the worker. A call that fails or hangs means *unknown*, not *lost*: a handler is
+//! stopped when the store says that its lease is lost, or when by this machine's monotonic clock, measured from the
+//! moment a request was sent, its lease was not confirmed in time. The thread is also the one that notices handlers
+//! which block their own thread far beyond their execution timeout.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::context::{Attempt, Order};
+use super::runner;
+use super::shared::Shared;
+use crate::error::{Error, Result};
+use crate::observe;
+use crate::store::{CALL_MAX, Extended, Store};
+
+/// How long a handler may hold its thread past its time before its job is given to others (rule T1).
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// Beats on request are not closer together, however many ask.
+const BEAT_GAP: Duration = Duration::from_millis(20);
+
+/// Starts the thread; the answer comes when it has ended, which it does once the worker is finished.
+pub(super) fn start(shared: &Arc<Shared>) -> Result<oneshot::Receiver<()>> {
+    let (ended, when_ended) = oneshot::channel();
+    let failed = |error| Error::store("start the heartbeat thread", error);
+    // Made here, so that a failure is the caller's to see.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let shared = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name("windlass-heartbeat".to_owned());
+    let run = move || {
+        runtime.block_on(beat_until_finished(&shared));
+        // A call that hangs must not keep the thread.
+        runtime.shutdown_background();
+        let _ = ended.send(());
+    };
+    thread.spawn(run).map_err(failed)?;
+    Ok(when_ended)
+}
+
+async fn beat_until_finished(shared: &Shared) {
+    let store = own_store(shared).await;
+    let every = shared.settings.beat_every();
+    let mut next = Instant::now() + every;
+    loop {
+        let wake = soonest_fence(shared).map_or(next, |fence| fence.min(next));
+        tokio::select! {
+            biased;
+            () = shared.finished.cancelled() => return,
+            () = shared.beat_now.notified() => {
+                tokio::time::sleep(BEAT_GAP).await;
+                next = Instant::now();
+            }
+            () = tokio::time::sleep_until(wake.into()) => {}
+        }
+        if Instant::now() >= next {
+            let answered = tokio::select! {
+                biased;
+                () = shared.finished.cancelled() => return,
+                answered = beat(shared, &*store) => answered,
+            };
+            // After a failed beat there is time for two or three more before the lease is in doubt.
+            next = Instant::now() + if answered { every } else { every / 4 };
+        }
+        fence(shared);
+        give_away_stuck(shared, &*store).await;
+    }
+}
+
+/// The store's own handle for heartbeats, where it has one.
+async fn own_store(shared: &Shared) -> Arc<dyn Store> {
+    match shared.store().heartbeats().await {
+        Ok(own) => own.unwrap_or_else(|| Arc::clone(shared.store())),
+        Err(error) => {
+            tracing::warn!(%error, "no handle of their own for heartbeats; they share the worker's");
+            Arc::clone(shared.store())
+        }
+    }
+}
+
+/// When the first lease ends in doubt, if none is confirmed before.
+fn soonest_fence(shared: &Shared) -> Option<Instant> {
+    let (now, margin) = (Instant::now(), shared.settings.fence_margin());
+    let held = shared.held.all();
+    // What is decided waits for the committer, which looks at the lease itself.
+    let undecided = held.iter().filter(|attempt| !attempt.is_decided());
+    let left = undecided.map(|attempt| attempt.holds_for(now, margin).unwrap_or_default()).min();
+    left.map(|left| now + left)
+}
+
+/// One heartbeat for every lease held; says whether the store answered.
+async fn beat(shared: &Shared, store: &dyn Store) -> bool {
+    let held = shared.held.all();
+    let mut answered = true;
+    for some in held.chunks(CALL_MAX) {
+        answered &= beat_some(shared, store, some).await;
+    }
+    answered
+}
+
+async fn beat_some(shared: &Shared, store: &dyn Store, attempts: &[Arc<Attempt>]) -> bool {
+    let keys: Vec<_> = attempts.iter().map(|attempt| attempt.lease_key()).collect();
+    let lease_time = shared.settings.lease_time;
+    let sent = Instant::now();
+    // A call that hangs is given up in time to fence, and to try once more before that.
+    let patience = soonest_fence(shared).map_or(lease_time / 3, |fence| (fence - sent).min(lease_time / 3));
+    let answer = tokio::time::timeout(patience, store.extend(&keys, Some(lease_time))).await;
+    let answers = match answer {
+        Ok(Ok(answers)) => answers,
+        Ok(Err(error)) => {
+            observe::heartbeat(false);
+            tracing::warn!(%error, leases = keys.len(), "heartbeat failed");
+            return false;
+        }
+        Err(_) => {
+            observe::heartbeat(false);
+            tracing::warn!(?patience, leases = keys.len(), "heartbeat was not answered");
+            return false;
+        }
+    };
+    observe::heartbeat(true);
+    for (attempt, answer) in attempts.iter().zip(answers) {
+        match answer {
+            Extended::Held { expires_in, cancel } => {
+                attempt.confirm(sent, expires_in);
+                if let Some(asked) = cancel {
+                    attempt.ask_cancel(asked);
+                }
+            }
+            // A decided attempt may just have been settled; the committer knows.
+            Extended::Lost(_) if attempt.is_decided() => {}
+            Extended::Lost(stale) => lose(shared, attempt, stale.as_str()),
+        }
+    }
+    true
+}
+
+/// Stops every handler whose lease was not confirmed in time (rule L9).
+fn fence(shared: &Shared) {
+    let (now, margin) = (Instant::now(), shared.settings.fence_margin());
+    for attempt in shared.held.all() {
+        if attempt.holds_for(now, margin).is_none() && !attempt.is_decided() {
+            lose(shared, &attempt, "unconfirmed");
+        }
+    }
+}
+
+fn lose(shared: &Shared, attempt: &Arc<Attempt>, reason: &'static str) {
+    shared.held.remove(&attempt.lease_key());
+    if attempt.order(Order::Lost) {
+        observe::lease_lost(reason);
+        tracing::warn!(?attempt, reason, "the lease is lost; the handler is stopped");
+    }
+}
+
+/// Closes attempts whose handlers hold their thread long past their time; the slot stays taken.
+async fn give_away_stuck(shared: &Shared, store: &dyn Store) {
+    for attempt in shared.held.all() {
+        let stuck = attempt.overdue().is_some_and(|overdue| overdue >= STUCK_AFTER);
+        let Some(lease) = (if stuck { attempt.take_lease() } else { None }) else { continue };
+        attempt.order(Order::Cancel);
+        observe::handler_stuck(&attempt.job().spec.job_type);
+        tracing::error!(?attempt, "the handler blocks its thread past its execution timeout; it keeps its slot");
+        let settlement = runner::fail(shared, &attempt, lease, runner::timed_out(&attempt));
+        let settled = tokio::time::timeout(shared.settings.lease_time / 3, store.settle(&[settlement])).await;
+        if !matches!(settled, Ok(Ok(_))) {
+            tracing::warn!(?attempt, "the attempt could not be closed; its lease will expire");
+        }
+        shared.held.remove(&attempt.lease_key());
+    }
+}

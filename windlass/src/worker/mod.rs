@@ -1,0 +1,369 @@
+//! The running thing that claims jobs and runs their handlers.
+//!
+//! A job goes through `fetcher.rs` (claims into free slots) → `runner.rs` (runs the handler) → `committer.rs` (settles
+//! in batches). Beside them run `heartbeat.rs` (keeps leases alive, on a thread of its own), `upkeep.rs` and, at the
+//! end, `shutdown.rs`. Nothing here is trusted: the store checks the lease in every write.
+
+mod committer;
+mod context;
+mod drain;
+mod fetcher;
+mod handler;
+mod heartbeat;
+mod middleware;
+mod rotation;
+mod runner;
+mod schedules;
+mod settings;
+mod shared;
+mod shutdown;
+mod upkeep;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+pub use context::{Attempt, Context};
+pub use drain::{CrashPoint, DRAIN_MAX, Drained};
+pub use handler::HandlerResult;
+pub use middleware::{Middleware, Next};
+pub use schedules::LeftSchedules;
+pub use shutdown::{Running, Stop, Stopped};
+
+use self::context::Around;
+use self::drain::Crash;
+use self::handler::{BackoffFunction, Call, Handler};
+use self::middleware::Hooks;
+use self::settings::Settings;
+use self::shared::{Served, Shared};
+use crate::client::{Client, Schedule};
+use crate::error::{Error, Result};
+use crate::job::{Failure, Job, JobRecord, JobType, Outcome, Payload, QueueName, State, WorkerId};
+use crate::observe::JobMetrics;
+use crate::store::Retention;
+
+/// Most handlers of one worker at once: beyond this the leases no longer fit into one heartbeat.
+pub const SLOTS_MAX: usize = crate::store::CALL_MAX;
+
+/// A worker that is being put together; [`run_until`](Self::run_until) or [`start`](Self::start) sets it going.
+///
+/// ```
+/// # async fn example() -> windlass::Result<()> {
+/// use serde::{Deserialize, Serialize};
+/// use windlass::{Client, Context, Failure, Job, Worker};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Greet { name: String }
+///
+/// impl Job for Greet {
+///     const TYPE: &'static str = "greet";
+/// }
+///
+/// async fn greet(job: Greet, cx: Context) -> Result<String, Failure> {
+///     Ok(format!("hello {} for the {}. time", job.name, cx.attempt()))
+/// }
+///
+/// let client = Client::in_memory();
+/// let running = Worker::new(&client).queue("default", 8).handle(greet).start().await?;
+/// let job = client.enqueue(Greet { name: "Ada".into() }).await?;
+/// let ended = client.wait(job.id).await?;
+/// assert_eq!(ended.result.unwrap().decode::<String>()?, "hello Ada for the 1. time");
+/// running.stop().await;
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+/// ```
+#[must_use = "a worker does nothing until it is started"]
+pub struct Worker<S = ()> {
+    client: Client,
+    state: Arc<S>,
+    plan: Plan,
+    crash: Crash,
+}
+
+/// Everything about a worker but its state.
+#[derive(Default)]
+struct Plan {
+    queues: Vec<(String, usize, u32)>,
+    handlers: BTreeMap<String, Registered>,
+    middleware: Vec<Arc<dyn Middleware>>,
+    hooks: Hooks,
+    schedules: Vec<Schedule>,
+    settings: Settings,
+    /// What was wrong with it first, told when it is started.
+    problem: Option<(&'static str, String)>,
+}
+
+struct Registered {
+    call: Arc<Call>,
+    backoff: Option<Arc<BackoffFunction>>,
+}
+
+impl Worker<()> {
+    /// A worker on the store of this client.
+    pub fn new(client: &Client) -> Self {
+        Worker { client: client.clone(), state: Arc::new(()), plan: Plan::default(), crash: Crash::default() }
+    }
+
+    /// Gives handlers something to share: clients, pools, configuration. Comes before the handlers that use it.
+    pub fn with_state<S: Send + Sync + 'static>(mut self, state: S) -> Worker<S> {
+        if !self.plan.handlers.is_empty() {
+            self.plan.note("handlers", "with_state must come before handle");
+        }
+        Worker { client: self.client, state: Arc::new(state), plan: self.plan, crash: self.crash }
+    }
+}
+
+impl<S: Send + Sync + 'static> Worker<S> {
+    /// Runs jobs of type `J` with an async function of the job and its context.
+    ///
+    /// What it returns is kept as the job's result, as JSON, unless it is `()`.
+    pub fn handle<J, R, F, Fut>(mut self, handler: F) -> Self
+    where
+        J: Job,
+        R: Serialize + 'static,
+        F: Fn(J, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+    {
+        let call = handler::typed(Arc::clone(&self.state), handler);
+        self.plan.register(J::TYPE, call);
+        self
+    }
+
+    /// Runs jobs of this type with an async function of their payload as it is.
+    pub fn handle_raw<R, F, Fut>(mut self, job_type: &str, handler: F) -> Self
+    where
+        R: Serialize + 'static,
+        F: Fn(Payload, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Failure>> + Send + 'static,
+    {
+        let call = handler::raw(Arc::clone(&self.state), handler);
+        self.plan.register(job_type, call);
+        self
+    }
+}
+
+impl<S> Worker<S> {
+    /// Serves a queue, with so many handlers at once.
+    pub fn queue(mut self, queue: &str, slots: usize) -> Self {
+        self.plan.queues.push((queue.to_owned(), slots, 1));
+        self
+    }
+
+    /// How much of scarce slots this queue gets beside the others, which have 1 unless set.
+    pub fn weight(mut self, queue: &str, weight: u32) -> Self {
+        match self.plan.queues.iter_mut().find(|(name, _, _)| name == queue) {
+            Some((_, _, of_queue)) => *of_queue = weight.max(1),
+            None => self.plan.note("queue", format!("{queue:?} must be served before it can have a weight")),
+        }
+        self
+    }
+
+    /// Serves queues strictly in the order in which they were named, instead of by weight.
+    pub fn strict(mut self) -> Self {
+        self.plan.settings.strict = true;
+        self
+    }
+
+    /// How many handlers run at once in all; the sum over the queues unless set.
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.plan.settings.concurrency = Some(handlers.max(1));
+        self
+    }
+
+    /// How long a lease holds without a heartbeat; 5 s unless set. At least 100 ms.
+    pub fn lease_time(mut self, time: Duration) -> Self {
+        self.plan.settings.lease_time = time.max(Duration::from_millis(100));
+        self
+    }
+
+    /// The preset `steady` (rule L6): leases of 30 s, heartbeats every 10 s; fewer writes, slower recovery.
+    pub fn steady(mut self) -> Self {
+        self.plan.settings.lease_time = Duration::from_secs(30);
+        self.plan.settings.beat_every = Some(Duration::from_secs(10));
+        self
+    }
+
+    /// How often to look for jobs without a hint; 500 ms unless set.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.plan.settings.poll_interval = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long handlers may take to finish at shutdown; 25 s unless set.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.plan.settings.grace = grace;
+        self
+    }
+
+    /// How often to do upkeep; every second unless set, and never less often.
+    pub fn upkeep_interval(mut self, interval: Duration) -> Self {
+        self.plan.settings.upkeep_interval = interval.min(Duration::from_secs(1)).max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long this worker's upkeep keeps ended jobs.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.plan.settings.retention = retention;
+        self
+    }
+
+    /// Seeds the jitter of backoffs, for tests that want the same delays each time.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.plan.settings.seed = Some(seed);
+        self
+    }
+
+    /// Computes the backoff of a type in the worker: from the number of the failure, from 1, to the delay.
+    ///
+    /// Held to the maximum of the job's policy, which is used as it is where this panics or is absent (rule R3b).
+    pub fn backoff<J: Job>(mut self, delay: impl Fn(u32, &Failure) -> Duration + Send + Sync + 'static) -> Self {
+        match self.plan.handlers.get_mut(J::TYPE) {
+            Some(registered) => registered.backoff = Some(Arc::new(delay)),
+            None => self.plan.note("backoff", format!("{:?} must be handled before it can have a backoff", J::TYPE)),
+        }
+        self
+    }
+
+    /// Puts a middleware around every handler, inside those added before it.
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.plan.middleware.push(Arc::new(middleware));
+        self
+    }
+
+    /// Calls `hook` for each claimed job. It must not block.
+    pub fn on_claimed(mut self, hook: impl Fn(&JobRecord) + Send + Sync + 'static) -> Self {
+        self.plan.hooks.claimed.push(Arc::new(hook));
+        self
+    }
+
+    /// Calls `hook` for each attempt whose settlement is durable, with the state the job is in then. It must not block.
+    pub fn on_settled(mut self, hook: impl Fn(&Attempt, Outcome, State) + Send + Sync + 'static) -> Self {
+        self.plan.hooks.settled.push(Arc::new(hook));
+        self
+    }
+
+    /// Registers a schedule when the worker starts, in place of a stored one that differs.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        if self.plan.schedules.iter().any(|known| known.name() == schedule.name()) {
+            self.plan.note("schedule", format!("{:?} is registered twice", schedule.name()));
+        }
+        self.plan.schedules.push(schedule);
+        self
+    }
+
+    /// What becomes of stored schedules that some worker's code registered and this one's does not.
+    pub fn left_schedules(mut self, left: LeftSchedules) -> Self {
+        self.plan.settings.left = left;
+        self
+    }
+
+    /// Starts the worker; it runs until it is stopped or the answer is dropped.
+    pub async fn start(self) -> Result<Running> {
+        let shared = self.shared()?;
+        schedules::register(&self.client, &self.plan.schedules, shared.settings.left).await?;
+        let heartbeat = heartbeat::start(&shared)?;
+        Ok(Running::start(shared, heartbeat))
+    }
+
+    /// Runs until `signal` resolves, then stops gracefully.
+    pub async fn run_until(self, signal: impl Future) -> Result<Stopped> {
+        let running = self.start().await?;
+        signal.await;
+        Ok(running.stop().await)
+    }
+
+    /// Runs until a first signal, then stops gracefully; a second one aborts.
+    ///
+    /// `signal` is called for each: `run_until_signals(tokio::signal::ctrl_c)`.
+    pub async fn run_until_signals<F: Future>(self, mut signal: impl FnMut() -> F) -> Result<Stopped> {
+        let running = self.start().await?;
+        let stop = running.stop_handle();
+        signal().await;
+        stop.gracefully();
+        let mut ended = std::pin::pin!(running.ended());
+        tokio::select! {
+            biased;
+            stopped = &mut ended => return Ok(stopped),
+            _ = signal() => stop.abort(),
+        }
+        Ok(ended.await)
+    }
+
+    /// Checks the plan and makes what its parts share.
+    fn shared(&self) -> Result<Arc<Shared>> {
+        let plan = &self.plan;
+        if let Some((field, problem)) = &plan.problem {
+            return Err(Error::invalid(field, problem.clone()));
+        }
+        let queues = plan.served()?;
+        let mut handlers = HashMap::new();
+        for (job_type, registered) in &plan.handlers {
+            let job_type = JobType::new(job_type)?;
+            let metrics = queues.iter().map(|queue| JobMetrics::new(&queue.name, &job_type)).collect();
+            let (call, backoff) = (Arc::clone(&registered.call), registered.backoff.clone());
+            handlers.insert(job_type.clone(), Arc::new(Handler { job_type, call, backoff, metrics }));
+        }
+        if handlers.is_empty() {
+            return Err(Error::invalid("handlers", "a worker needs at least one"));
+        }
+        let around = Around { client: self.client.clone(), stopping: CancellationToken::new() };
+        let id = worker_id(&plan.settings.host);
+        let middleware: Arc<[Arc<dyn Middleware>]> = plan.middleware.clone().into();
+        Ok(Arc::new(Shared::new(id, plan.settings.clone(), around, queues, handlers, middleware, plan.hooks.clone())))
+    }
+}
+
+impl Plan {
+    fn note(&mut self, field: &'static str, problem: impl Into<String>) {
+        self.problem.get_or_insert((field, problem.into()));
+    }
+
+    fn register(&mut self, job_type: &str, call: Arc<Call>) {
+        let registered = Registered { call, backoff: None };
+        if self.handlers.insert(job_type.to_owned(), registered).is_some() {
+            self.note("handlers", format!("{job_type:?} has two of them"));
+        }
+    }
+
+    fn served(&self) -> Result<Vec<Served>> {
+        let mut served: Vec<Served> = Vec::with_capacity(self.queues.len());
+        for (name, slots, weight) in &self.queues {
+            let name = QueueName::new(name)?;
+            if *slots == 0 || *slots > SLOTS_MAX {
+                return Err(Error::invalid("slots", format!("must be 1 to {SLOTS_MAX}, are {slots} for {name:?}")));
+            }
+            if served.iter().any(|other| other.name == name) {
+                return Err(Error::invalid("queue", format!("{name:?} is served twice")));
+            }
+            served.push(Served::new(name, *slots, *weight));
+        }
+        if served.is_empty() {
+            return Err(Error::invalid("queue", "a worker needs at least one: queue(\"default\", 8)"));
+        }
+        Ok(served)
+    }
+}
+
+/// A name that is new at every start, with the host in it for people.
+fn worker_id(host: &str) -> WorkerId {
+    let host: String = host
+        .chars()
+        .take(100)
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '.' { c } else { '_' })
+        .collect();
+    let unique = crate::store::new_job_id().as_uuid().simple().to_string();
+    WorkerId::new(format!("{host}/{}/{}", std::process::id(), &unique[..12])).expect("made of allowed characters")
+}
+
+impl<S> fmt::Debug for Worker<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types: Vec<_> = self.plan.handlers.keys().collect();
+        f.debug_struct("Worker").field("queues", &self.plan.queues).field("types", &types).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! The numbers of a worker, each with its reason.
+
+use std::time::Duration;
+
+use super::schedules::LeftSchedules;
+use crate::store::Retention;
+
+/// Short, so that the jobs of a dead worker run again soon (rule L6).
+const LEASE_TIME: Duration = Duration::from_secs(5);
+/// Heartbeats are never further apart, so that a cancel reaches a handler within a second even without hints.
+const BEAT_EVERY_MAX: Duration = Duration::from_secs(1);
+/// A lost hint, and a job whose delay ends, waits at most this long.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Most process managers kill after 30 s.
+const GRACE: Duration = Duration::from_secs(25);
+/// Expired leases are taken back within a second (rule L7).
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) host: String,
+    pub(super) lease_time: Duration,
+    pub(super) beat_every: Option<Duration>,
+    pub(super) poll_interval: Duration,
+    pub(super) grace: Duration,
+    pub(super) upkeep_interval: Duration,
+    pub(super) retention: Retention,
+    pub(super) concurrency: Option<usize>,
+    pub(super) strict: bool,
+    pub(super) seed: Option<u64>,
+    pub(super) left: LeftSchedules,
+}
+
+impl Settings {
+    /// How often heartbeats are sent: every third of the lease time, and every second at least unless set otherwise.
+    pub(super) fn beat_every(&self) -> Duration {
+        self.beat_every.unwrap_or_else(|| (self.lease_time / 3).min(BEAT_EVERY_MAX))
+    }
+
+    /// How long before its end a lease that was not confirmed counts as lost: clocks may run at different rates.
+    pub(super) fn fence_margin(&self) -> Duration {
+        self.lease_time / 50
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            host: host_name(),
+            lease_time: LEASE_TIME,
+            beat_every: None,
+            poll_interval: POLL_INTERVAL,
+            grace: GRACE,
+            upkeep_interval: UPKEEP_INTERVAL,
+            retention: Retention::default(),
+            concurrency: None,
+            strict: false,
+            seed: None,
+            left: LeftSchedules::default(),
+        }
+    }
+}
+
+/// The machine's name, for people; nothing is keyed on it.
+fn host_name() -> String {
+    let read =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    read.ok().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}

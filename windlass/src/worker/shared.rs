@@ -1,0 +1,244 @@
+//! What the parts of a running worker share: settings, slots, and the attempts it holds leases for.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::context::{Around, Attempt, Order};
+use super::handler::Handler;
+use super::middleware::{Hooks, Middleware};
+use super::settings::Settings;
+use crate::job::{JobType, LeaseKey, QueueName, WorkerId};
+use crate::store::{ServedQueue, Store, WorkerReport};
+
+/// What the parts of a running worker share.
+pub(super) struct Shared {
+    pub(super) id: WorkerId,
+    pub(super) settings: Settings,
+    pub(super) around: Arc<Around>,
+    pub(super) queues: Vec<Served>,
+    /// How many handlers may run at once in all.
+    pub(super) capacity: usize,
+    pub(super) handlers: HashMap<JobType, Arc<Handler>>,
+    pub(super) types: Vec<JobType>,
+    pub(super) middleware: Arc<[Arc<dyn Middleware>]>,
+    pub(super) hooks: Hooks,
+    pub(super) held: Held,
+    busy: AtomicUsize,
+    /// How many slots must be free before the fetcher is told of one more.
+    tell_at: AtomicUsize,
+    /// A slot came free.
+    pub(super) freed: Notify,
+    /// A queue was hinted at.
+    pub(super) woken: Notify,
+    /// Heartbeats are wanted now.
+    pub(super) beat_now: Notify,
+    /// The worker gives up everything at once.
+    pub(super) aborted: CancellationToken,
+    /// Everything is settled; heartbeats may end.
+    pub(super) finished: CancellationToken,
+    pub(super) tally: Tally,
+    random: Mutex<fastrand::Rng>,
+}
+
+/// A queue that is served, and how much of it runs.
+pub(super) struct Served {
+    pub(super) name: QueueName,
+    pub(super) slots: usize,
+    pub(super) weight: u32,
+    busy: AtomicUsize,
+    /// The store hinted that it has jobs.
+    pub(super) hinted: AtomicBool,
+    /// The last claim left nothing of it that this worker could run.
+    pub(super) exhausted: AtomicBool,
+}
+
+impl Served {
+    pub(super) fn new(name: QueueName, slots: usize, weight: u32) -> Self {
+        let busy = AtomicUsize::new(0);
+        Served { name, slots, weight, busy, hinted: AtomicBool::new(false), exhausted: AtomicBool::new(false) }
+    }
+
+    pub(super) fn busy(&self) -> usize {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.slots.saturating_sub(self.busy())
+    }
+}
+
+/// What a worker counts for its last words.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) settled: AtomicUsize,
+    pub(super) dropped: AtomicUsize,
+    pub(super) released: AtomicUsize,
+    pub(super) interrupted: AtomicUsize,
+}
+
+impl Shared {
+    #[allow(clippy::too_many_arguments, reason = "made in one place, from a checked plan")]
+    pub(super) fn new(
+        id: WorkerId,
+        settings: Settings,
+        around: Around,
+        queues: Vec<Served>,
+        handlers: HashMap<JobType, Arc<Handler>>,
+        middleware: Arc<[Arc<dyn Middleware>]>,
+        hooks: Hooks,
+    ) -> Self {
+        let slots: usize = queues.iter().map(|queue| queue.slots).sum();
+        let types = handlers.keys().cloned().collect();
+        let random = settings.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        Shared {
+            id,
+            capacity: settings.concurrency.map_or(slots, |most| most.min(slots)),
+            settings,
+            around: Arc::new(around),
+            queues,
+            handlers,
+            types,
+            middleware,
+            hooks,
+            held: Held::default(),
+            busy: AtomicUsize::new(0),
+            tell_at: AtomicUsize::new(1),
+            freed: Notify::new(),
+            woken: Notify::new(),
+            beat_now: Notify::new(),
+            aborted: CancellationToken::new(),
+            finished: CancellationToken::new(),
+            tally: Tally::default(),
+            random: Mutex::new(random),
+        }
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        self.around.client.store()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.around.stopping.is_cancelled()
+    }
+
+    pub(super) fn busy(&self) -> usize {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn free(&self) -> usize {
+        self.capacity.saturating_sub(self.busy())
+    }
+
+    /// Wants to be told of freed slots only when so many are free; with 1, of every one.
+    pub(super) fn tell_when_free(&self, slots: usize) {
+        self.tell_at.store(slots.max(1), Ordering::SeqCst);
+    }
+
+    pub(super) fn queue_of(&self, name: &QueueName) -> Option<usize> {
+        self.queues.iter().position(|queue| queue.name == *name)
+    }
+
+    /// A number from 0 up to 1, from the seed if there is one.
+    pub(super) fn random(&self) -> f64 {
+        self.random.lock().expect("drawing a number does not panic").f64()
+    }
+
+    /// `time`, shortened by up to a third, so that workers that began together do not stay in step.
+    pub(super) fn jittered(&self, time: Duration) -> Duration {
+        time.mul_f64(1.0 - self.random() / 3.0)
+    }
+
+    pub(super) fn order_all(&self, order: Order) {
+        for attempt in self.held.all() {
+            attempt.order(order);
+        }
+    }
+
+    pub(super) fn report(&self) -> WorkerReport {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let served = |queue: &Served| ServedQueue {
+            queue: queue.name.clone(),
+            slots: number(queue.slots),
+            busy: number(queue.busy()),
+        };
+        WorkerReport {
+            id: self.id.clone(),
+            host: self.settings.host.clone(),
+            queues: self.queues.iter().map(served).collect(),
+            types: Some(self.types.clone()),
+        }
+    }
+}
+
+/// A taken slot; dropping it gives the slot back.
+pub(super) struct Slot {
+    pub(super) shared: Arc<Shared>,
+    pub(super) attempt: Arc<Attempt>,
+}
+
+impl Slot {
+    pub(super) fn take(shared: &Arc<Shared>, attempt: Arc<Attempt>) -> Self {
+        shared.busy.fetch_add(1, Ordering::SeqCst);
+        shared.queues[attempt.queue].busy.fetch_add(1, Ordering::SeqCst);
+        Slot { shared: Arc::clone(shared), attempt }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A destructor in the handler panicked: nobody will settle this, so its lease must be let go.
+            self.shared.held.remove(&self.attempt.lease_key());
+        }
+        let shared = &self.shared;
+        shared.queues[self.attempt.queue].busy.fetch_sub(1, Ordering::SeqCst);
+        let busy = shared.busy.fetch_sub(1, Ordering::SeqCst) - 1;
+        if busy == 0 || shared.capacity.saturating_sub(busy) >= shared.tell_at.load(Ordering::SeqCst) {
+            shared.freed.notify_one();
+        }
+    }
+}
+
+/// The attempts whose leases must be kept alive: from the claim until the settlement is durable (rule L6).
+#[derive(Default)]
+pub(super) struct Held {
+    attempts: Mutex<HashMap<LeaseKey, Arc<Attempt>>>,
+}
+
+impl Held {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LeaseKey, Arc<Attempt>>> {
+        self.attempts.lock().expect("nothing panics while it holds this lock")
+    }
+
+    pub(super) fn add<'a>(&self, attempts: impl IntoIterator<Item = &'a Arc<Attempt>>) {
+        self.lock().extend(attempts.into_iter().map(|attempt| (attempt.lease_key(), Arc::clone(attempt))));
+    }
+
+    pub(super) fn remove(&self, key: &LeaseKey) {
+        self.lock().remove(key);
+    }
+
+    pub(super) fn remove_all<'a>(&self, attempts: impl IntoIterator<Item = &'a Arc<Attempt>>) {
+        let mut held = self.lock();
+        for attempt in attempts {
+            held.remove(&attempt.lease_key());
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Attempt>> {
+        self.lock().values().cloned().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+}

@@ -1,0 +1,240 @@
+//! A running worker, and how it comes to its end (rule N3).
+//!
+//! A worker has three modes. *Running*: it claims, runs, settles. *Stopping*, entered by the first request: it claims
+//! nothing; what has not started is released; running handlers may finish within the grace period and are then dropped,
+//! their jobs given back as interrupted; the committer is flushed; heartbeats go on until all of that is durable.
+//! *Aborted*, entered by the second request or by dropping the [`Running`]: everything is dropped where it stands, and
+//! the leases expire.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::committer::{self, Decided};
+use super::context::Order;
+use super::fetcher::{self, Pulse};
+use super::shared::Shared;
+use super::upkeep;
+use crate::job::WorkerId;
+use crate::observe;
+
+/// How long a fetch loop may stand still with free slots before it is replaced.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// How often that is looked at, and the pause before a loop that ended is started again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a handler that holds its thread is waited for, once it was told to stop.
+const DROP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a worker left behind when it stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stopped {
+    /// Attempts settled over the worker's life.
+    pub settled: usize,
+    /// Jobs given back before their handler started.
+    pub released: usize,
+    /// Jobs given back because the grace period was over.
+    pub interrupted: usize,
+    /// Outcomes that could not be recorded; these jobs run again.
+    pub dropped: usize,
+    /// Jobs whose leases were left to expire: after an abort, or because a handler could not be stopped.
+    pub abandoned: usize,
+}
+
+/// A worker that runs. Dropping it aborts it.
+#[derive(Debug)]
+#[must_use = "dropping it aborts the worker"]
+pub struct Running {
+    stop: Stop,
+    conductor: JoinHandle<Stopped>,
+}
+
+impl Running {
+    pub(super) fn start(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Self {
+        let conductor = tokio::spawn(conduct(Arc::clone(&shared), heartbeat));
+        Running { stop: Stop { shared }, conductor }
+    }
+
+    /// The worker's name, new at every start.
+    pub fn id(&self) -> &WorkerId {
+        &self.stop.shared.id
+    }
+
+    /// A handle that stops the worker from elsewhere.
+    pub fn stop_handle(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Stops the worker gracefully and waits until it has ended.
+    pub async fn stop(self) -> Stopped {
+        self.stop.gracefully();
+        self.ended().await
+    }
+
+    /// Waits until the worker has ended, because somebody stopped it.
+    pub async fn ended(mut self) -> Stopped {
+        (&mut self.conductor).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the worker ended out of order");
+            self.stop.shared.last_words()
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.conductor.is_finished() {
+            self.stop.abort();
+        }
+    }
+}
+
+/// Stops a worker from elsewhere: from a signal handler, a test, another task.
+#[derive(Clone)]
+pub struct Stop {
+    shared: Arc<Shared>,
+}
+
+impl Stop {
+    /// A first request stops the worker gracefully, a second one aborts it.
+    pub fn request(&self) {
+        if self.shared.is_stopping() { self.abort() } else { self.gracefully() }
+    }
+
+    /// Stops the worker gracefully.
+    pub fn gracefully(&self) {
+        self.shared.around.stopping.cancel();
+    }
+
+    /// Aborts the worker: nothing more is settled, and the leases expire.
+    pub fn abort(&self) {
+        self.shared.aborted.cancel();
+        self.shared.around.stopping.cancel();
+        self.shared.order_all(Order::Abort);
+        self.shared.finished.cancel();
+    }
+}
+
+impl std::fmt::Debug for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stop({:?})", self.shared.id)
+    }
+}
+
+impl Shared {
+    fn last_words(&self) -> Stopped {
+        let tally = &self.tally;
+        Stopped {
+            settled: tally.settled.load(Ordering::SeqCst),
+            released: tally.released.load(Ordering::SeqCst),
+            interrupted: tally.interrupted.load(Ordering::SeqCst),
+            dropped: tally.dropped.load(Ordering::SeqCst),
+            abandoned: self.held.len(),
+        }
+    }
+}
+
+/// Runs the parts of a worker and ends them in order.
+async fn conduct(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Stopped {
+    // A runner waits here, with its slot taken, while the store is slower than the handlers.
+    let (decided, inbox) = mpsc::channel(shared.capacity.clamp(64, 10_000));
+    let committer = tokio::spawn(committer::run(Arc::clone(&shared), inbox));
+    tokio::spawn(fetcher::listen(Arc::clone(&shared)));
+    tokio::spawn(upkeep::run(Arc::clone(&shared)));
+    let ending = async {
+        fetch(&shared, &decided).await;
+        drop(decided);
+        finish_handlers(&shared).await;
+        // The runners' senders are gone, so this ends with the last settlement. One that blocks its thread still has
+        // its own; its job was given back without it.
+        if shared.busy() == 0 && committer.await.is_err() {
+            tracing::error!("the committer ended out of order");
+        }
+        shared.finished.cancel();
+        let _ = heartbeat.await;
+    };
+    tokio::select! {
+        biased;
+        () = shared.aborted.cancelled() => {}
+        () = ending => {}
+    }
+    let words = shared.last_words();
+    shared.finished.cancel();
+    shared.held.clear();
+    words
+}
+
+/// Keeps a fetch loop going until the worker stops: one that ends or stands still is replaced.
+async fn fetch(shared: &Arc<Shared>, decided: &mpsc::Sender<Decided>) {
+    loop {
+        let pulse = Arc::new(Pulse::new());
+        let mut task = tokio::spawn(fetcher::run(Arc::clone(shared), decided.clone(), Arc::clone(&pulse)));
+        let why = tokio::select! {
+            biased;
+            _ = &mut task => "ended",
+            () = stalled(shared, &pulse) => {
+                task.abort();
+                "stalled"
+            }
+        };
+        if shared.is_stopping() {
+            return;
+        }
+        observe::fetch_restarted(why);
+        tracing::error!(why, "the fetch loop is started again");
+        let _ = tokio::time::timeout(LOOK_EVERY, shared.around.stopping.cancelled()).await;
+    }
+}
+
+/// Waits until the fetch loop has stood still for too long, although there are free slots.
+async fn stalled(shared: &Shared, pulse: &Pulse) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if shared.free() > 0 && pulse.silence() > STALLED_AFTER {
+            return;
+        }
+    }
+}
+
+/// Lets handlers finish, then drops them; in the end no handler runs, save one that holds its thread.
+async fn finish_handlers(shared: &Arc<Shared>) {
+    if tokio::time::timeout(shared.settings.grace, idle(shared)).await.is_ok() {
+        return;
+    }
+    tracing::warn!(handlers = shared.busy(), "the grace period is over; handlers are interrupted");
+    shared.order_all(Order::Interrupt);
+    if tokio::time::timeout(DROP_PATIENCE, idle(shared)).await.is_err() {
+        give_back_stuck(shared).await;
+    }
+}
+
+async fn idle(shared: &Shared) {
+    shared.tell_when_free(1);
+    while shared.busy() > 0 {
+        shared.freed.notified().await;
+    }
+}
+
+/// Gives back the jobs of handlers that hold their threads and cannot be dropped.
+async fn give_back_stuck(shared: &Shared) {
+    let mut settlements = Vec::new();
+    let mut attempts = Vec::new();
+    for attempt in shared.held.all() {
+        if let Some(lease) = attempt.take_lease() {
+            tracing::error!(?attempt, "the handler blocks its thread through shutdown; its job is given back");
+            settlements.push(lease.interrupt());
+            attempts.push(attempt);
+        }
+    }
+    if settlements.is_empty() {
+        return;
+    }
+    match shared.store().settle(&settlements).await {
+        Ok(answers) => {
+            shared.tally.interrupted.fetch_add(answers.len(), Ordering::SeqCst);
+            shared.held.remove_all(&attempts);
+        }
+        Err(error) => tracing::warn!(%error, "cannot give jobs back; their leases will expire"),
+    }
+}

@@ -1,0 +1,75 @@
+//! The upkeep that every worker does, without a leader that could be lost (rule L7): several at once do no harm.
+//!
+//! Expired leases, ended lifetimes, due schedules and old jobs, about once a second; and, less often, the worker's word
+//! that it lives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::shared::Shared;
+use crate::error::Result;
+use crate::job::State;
+use crate::observe;
+use crate::store::{QueueRecord, Upkeep};
+
+/// A worker counts as alive for 30 s after its last word: two words may be lost.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(10);
+/// Rows of one kind in one step: a short transaction.
+const STEP: usize = 1000;
+/// Steps without a pause, after which others get a turn.
+const STEPS_MAX: usize = 20;
+
+/// Does upkeep until the worker stops.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut announce_at = tokio::time::Instant::now();
+    loop {
+        if let Err(error) = step(&shared).await {
+            observe::store_error("upkeep");
+            tracing::warn!(%error, "upkeep failed; trying again");
+        }
+        if tokio::time::Instant::now() >= announce_at {
+            announce_at = tokio::time::Instant::now() + ANNOUNCE_EVERY;
+            if let Err(error) = announce(&shared).await {
+                observe::store_error("announce");
+                tracing::warn!(%error, "cannot announce this worker; trying again");
+            }
+        }
+        let pause = shared.jittered(shared.settings.upkeep_interval);
+        if tokio::time::timeout(pause, shared.around.stopping.cancelled()).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Does what upkeep there is, up to a bound.
+pub(super) async fn step(shared: &Shared) -> Result<()> {
+    let request = Upkeep { limit: STEP, retention: shared.settings.retention };
+    for _ in 0..STEPS_MAX {
+        let report = shared.store().upkeep(&request).await?;
+        observe::upkeep("lifetimes", report.lifetimes);
+        observe::upkeep("expired", report.expired);
+        observe::upkeep("fired", report.fired);
+        observe::upkeep("pruned", report.pruned);
+        if !report.more {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Says that this worker lives, and measures what it leaves lying.
+pub(super) async fn announce(shared: &Shared) -> Result<()> {
+    shared.store().announce(&shared.report()).await?;
+    let queues = shared.store().queues().await?;
+    for served in &shared.queues {
+        let unserved = queues.iter().find(|queue| queue.name == served.name).map(|queue| unserved(served, queue));
+        observe::slots(&served.name, served.slots, served.busy(), unserved);
+    }
+    Ok(())
+}
+
+/// SCHEDULED jobs of a queue of which the last claim left nothing for us: their types have no handler here (rule N1b).
+fn unserved(served: &super::shared::Served, queue: &QueueRecord) -> u64 {
+    let left = served.exhausted.load(std::sync::atomic::Ordering::Relaxed) && !queue.paused;
+    if left { queue.states[usize::from(State::Scheduled.number())] } else { 0 }
+}

@@ -1,0 +1,221 @@
+//! What handlers see and do: context, checkpoints, children, results, middleware, workflows (R4, W4 to W6, N4).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use windlass::worker::{Attempt, HandlerResult, Middleware, Next};
+use windlass::workflow::{Join, WorkflowState, chord};
+use windlass::{Context, DependencyKind, DependsOn, Failure, Job, NewJob, Outcome, Payload, State, Worker, Workflow};
+
+use crate::support::{Number, Setup};
+
+async fn a_handler_knows_its_job_and_its_attempt(setup: Setup) {
+    let handler = async |job: Number, cx: Context| {
+        assert_eq!((job.0, cx.job().spec.queue.as_str()), (7, "default"));
+        assert_eq!((cx.attempt(), cx.lease_version(), cx.idempotency_key()), (1, 1, Some("k")));
+        assert_eq!(cx.attempt_id(), windlass::AttemptId::of(cx.id(), 1));
+        let left = cx.remaining().expect("30 minutes").as_secs();
+        assert!((1790..=1800).contains(&left), "{left}");
+        assert!(!cx.is_cancelled() && !cx.token().is_cancelled());
+        assert_eq!(cx.client().job(cx.id()).await?.state, State::Running);
+        Ok(())
+    };
+    let running = setup.worker(1).handle(handler).start().await.expect("start");
+    let id = setup.client.enqueue(Number(7)).idempotency_key("k").await.expect("enqueue").id;
+    let ended = setup.client.wait(id).await.expect("the end");
+    assert_eq!(ended.state, State::Completed, "{:?}", ended.failure);
+    running.stop().await;
+}
+
+async fn r4_a_checkpoint_is_there_for_the_next_attempt(setup: Setup) {
+    let handler = async |_: Number, cx: Context| {
+        let done = cx.checkpoint::<u64>()?.unwrap_or(0);
+        if done < 3 {
+            cx.save_checkpoint(&(done + 1)).await?;
+            assert_eq!(cx.checkpoint::<u64>()?, Some(done + 1));
+            cx.progress(0.25 * (done + 1) as f64, format!("{} of 4", done + 1)).await?;
+            cx.log(format!("attempt {} did one", cx.attempt())).await?;
+            return Err(Failure::temporary("interrupted").retry_after(std::time::Duration::ZERO));
+        }
+        Ok(done)
+    };
+    let running = setup.worker(1).handle(handler).start().await.expect("start");
+    let id = setup.client.enqueue(Number(0)).max_attempts(5).await.expect("enqueue").id;
+    let job = setup.reaches(id, State::Completed).await;
+    assert_eq!(job.result.expect("a result").decode::<u64>().expect("a number"), 3);
+    assert_eq!(job.progress.expect("progress").message, "3 of 4");
+    let lines: Vec<String> = setup.client.logs(id).await.expect("logs").into_iter().map(|line| line.text).collect();
+    assert_eq!(lines, ["attempt 1 did one", "attempt 2 did one", "attempt 3 did one"]);
+    running.stop().await;
+}
+
+async fn l2_a_write_under_a_lost_lease_is_refused(setup: Setup) {
+    let cut = setup.client.clone();
+    let handler = move |_: Number, cx: Context| {
+        let cut = cut.clone();
+        async move {
+            cut.act(windlass::store::Act::Cancel { force: true }).on(cx.id()).await?;
+            let refused = cx.save_checkpoint("late").await.expect_err("the lease is gone");
+            assert_eq!(refused.name(), "StaleLease");
+            Ok::<_, Failure>(())
+        }
+    };
+    let worker = setup.worker(1).handle(handler);
+    let id = setup.number(1).await;
+    assert_eq!(worker.drain().await.expect("drain").stale, 1);
+    let job = setup.client.job(id).await.expect("job");
+    assert_eq!((job.state, job.checkpoint), (State::Cancelled, None));
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Split(u64);
+
+impl Job for Split {
+    const TYPE: &'static str = "split";
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Sum;
+
+impl Job for Sum {
+    const TYPE: &'static str = "sum";
+}
+
+async fn w_children_come_with_the_completion_and_a_fan_in_waits_for_them(setup: Setup) {
+    let split = async |job: Split, cx: Context| {
+        let first = cx.spawn(Number(1))?;
+        for number in 2..=job.0 {
+            let after = NewJob::new(Number::TYPE, Payload::json(&number)?);
+            cx.spawn(after.depends_on(DependsOn::Batch(first), DependencyKind::After))?;
+        }
+        // Nothing is stored before the completion.
+        assert_eq!(cx.client().totals().await?.accepted, 2);
+        Ok(())
+    };
+    let sum = async |_: Sum, cx: Context| {
+        let mut sum = 0;
+        for child in cx.spawned().await? {
+            sum += child.result.expect("a result").decode::<u64>()?;
+        }
+        Ok(sum)
+    };
+    let running = setup
+        .worker(4)
+        .handle(split)
+        .handle(sum)
+        .handle(async |job: Number, _: Context| Ok(job.0 * 10))
+        .start()
+        .await
+        .expect("start");
+    let mut flow = Workflow::new("fan");
+    let out = flow.add(Split(5));
+    let join = flow.fan_in(out, Join::AllSuccess, Sum);
+    let started = setup.client.start(flow).await.expect("start");
+    let ended = setup.client.wait(started.job(join)).await.expect("the end");
+    assert_eq!(ended.state, State::Completed, "{:?}", ended.failure);
+    assert_eq!(ended.result.expect("a result").decode::<u64>().expect("a number"), 150);
+    assert_eq!(setup.client.workflow(started.id).await.expect("workflow").state(), WorkflowState::Completed);
+    running.stop().await;
+}
+
+async fn a_failed_attempt_has_no_children(setup: Setup) {
+    let handler = async |_: Split, cx: Context| {
+        cx.spawn(Number(1))?;
+        Err::<(), _>(Failure::permanent("no", "not today"))
+    };
+    let worker = setup.worker(1).handle(handler);
+    setup.client.enqueue(Split(1)).await.expect("enqueue");
+    assert_eq!(worker.drain().await.expect("drain").failed, 1);
+    assert_eq!(setup.client.totals().await.expect("totals").accepted, 1);
+}
+
+async fn w6_the_finaliser_of_a_chord_runs_once_with_all_results(setup: Setup) {
+    let finals = Arc::new(AtomicUsize::new(0));
+    let sum = async |_: Sum, cx: Context<Arc<AtomicUsize>>| {
+        cx.state.fetch_add(1, Ordering::SeqCst);
+        Ok(cx.results::<u64>().await?.into_iter().sum::<u64>())
+    };
+    let worker = || {
+        Worker::new(&setup.client)
+            .with_state(finals.clone())
+            .queue("default", 16)
+            .handle(async |job: Number, _: Context<Arc<AtomicUsize>>| Ok(job.0))
+            .handle(sum)
+    };
+    let (one, two) = (worker().start().await.expect("start"), worker().start().await.expect("start"));
+    let member = |number: u64| NewJob::new(Number::TYPE, Payload::json(&number).expect("json")).into();
+    let mut flow = Workflow::new("chord");
+    let finaliser = NewJob::new(Sum::TYPE, Payload::json(&Sum).expect("json"));
+    let ends = flow.piece(chord((1..=200).map(member), finaliser));
+    let started = setup.client.start(flow).await.expect("start");
+    let ended = setup.client.wait(started.job(ends[0])).await.expect("the end");
+    assert_eq!(ended.state, State::Completed, "{:?}", ended.failure);
+    assert_eq!(ended.result.expect("a result").decode::<u64>().expect("a number"), 20_100);
+    assert_eq!(finals.load(Ordering::SeqCst), 1);
+    one.stop().await;
+    two.stop().await;
+}
+
+/// Writes down what it sees.
+struct Notes(&'static str, Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl Middleware for Notes {
+    async fn run(&self, attempt: &Attempt, next: Next<'_>) -> HandlerResult {
+        self.1.lock().expect("lock").push(format!("{} before {}", self.0, attempt.job().spec.job_type));
+        let result = next.run().await;
+        let outcome = match &result {
+            Ok(_) => "success".to_owned(),
+            Err(failure) => failure.code().unwrap_or("failure").to_owned(),
+        };
+        self.1.lock().expect("lock").push(format!("{} after {outcome}", self.0));
+        // It may change what counts.
+        result.or_else(|failure| if failure.code() == Some("forgiven") { Ok(None) } else { Err(failure) })
+    }
+}
+
+async fn n4_middleware_wraps_in_order_and_hooks_hear_of_it(setup: Setup) {
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let settled = Arc::new(Mutex::new(Vec::new()));
+    let handler = async |job: Number, _: Context| match job.0 {
+        0 => Ok(()),
+        1 => Err(Failure::permanent("forgiven", "no matter")),
+        _ => panic!("loud"),
+    };
+    let worker = setup
+        .worker(1)
+        .middleware(Notes("outer", notes.clone()))
+        .middleware(Notes("inner", notes.clone()))
+        .on_settled(|_, _, _| panic!("a bad hook"))
+        .on_settled({
+            let settled = settled.clone();
+            move |attempt, outcome, state| settled.lock().expect("lock").push((attempt.id(), outcome, state))
+        })
+        .handle(handler);
+    let ids = [setup.number(0).await, setup.number(1).await, setup.number(2).await];
+    let drained = worker.drain().await.expect("drain");
+    assert_eq!((drained.completed, drained.retried), (2, 1));
+    let expected = [
+        ["outer before number", "inner before number", "inner after success", "outer after success"],
+        ["outer before number", "inner before number", "inner after forgiven", "outer after success"],
+        ["outer before number", "inner before number", "inner after panic", "outer after panic"],
+    ];
+    assert_eq!(*notes.lock().expect("lock"), expected.concat());
+    let heard = [
+        (ids[0], Outcome::Completed, State::Completed),
+        (ids[1], Outcome::Completed, State::Completed),
+        (ids[2], Outcome::Failed, State::Retrying),
+    ];
+    assert_eq!(*settled.lock().expect("lock"), heard);
+}
+
+on_every_store!(
+    a_handler_knows_its_job_and_its_attempt,
+    r4_a_checkpoint_is_there_for_the_next_attempt,
+    l2_a_write_under_a_lost_lease_is_refused,
+    w_children_come_with_the_completion_and_a_fan_in_waits_for_them,
+    a_failed_attempt_has_no_children,
+    w6_the_finaliser_of_a_chord_runs_once_with_all_results,
+    n4_middleware_wraps_in_order_and_hooks_hear_of_it,
+);

@@ -1,0 +1,153 @@
+//! How a worker comes to its end, and what it leaves behind (rule N3).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use windlass::{Context, Outcome, State, Worker};
+
+use crate::support::{Number, SOON, Setup, memory, until};
+
+async fn n3_running_handlers_finish_and_nothing_new_is_claimed(setup: Setup) {
+    let go = Arc::new(Notify::new());
+    let handler = async |_: Number, cx: Context<Arc<Notify>>| {
+        cx.state.notified().await;
+        Ok(())
+    };
+    let worker = Worker::new(&setup.client).with_state(go.clone()).queue("default", 1).handle(handler);
+    let running = worker.start().await.expect("start");
+    let first = setup.number(1).await;
+    let second = setup.number(2).await;
+    setup.reaches(first, State::Running).await;
+    let stop = running.stop_handle();
+    let ended = tokio::spawn(running.ended());
+    stop.request();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    go.notify_one();
+    let stopped = tokio::time::timeout(SOON, ended).await.expect("in time").expect("ended");
+    assert_eq!((stopped.settled, stopped.interrupted, stopped.abandoned), (1, 0, 0));
+    assert_eq!(setup.client.job(first).await.expect("job").state, State::Completed);
+    let waiting = setup.client.job(second).await.expect("job");
+    assert_eq!((waiting.state, waiting.attempt), (State::Scheduled, 0));
+}
+
+async fn n3_after_the_grace_period_jobs_are_given_back_as_interrupted(setup: Setup) {
+    let hang = async |_: Number, cx: Context| {
+        assert!(!cx.stopping().is_cancelled());
+        std::future::pending::<()>().await;
+        Ok(())
+    };
+    let running = setup.worker(3).grace(Duration::from_millis(30)).handle(hang).start().await.expect("start");
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        ids.push(setup.number(number).await);
+    }
+    for id in &ids {
+        setup.reaches(*id, State::Running).await;
+    }
+    let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");
+    assert_eq!((stopped.interrupted, stopped.abandoned), (3, 0));
+    for id in ids {
+        let job = setup.client.job(id).await.expect("job");
+        assert_eq!((job.state, job.failures), (State::Scheduled, 0), "given back at once, not counted");
+        let attempts = setup.client.attempts(id).await.expect("attempts");
+        assert_eq!(attempts[0].outcome, Some(Outcome::Interrupted));
+    }
+}
+
+async fn n3_a_second_signal_aborts_and_the_leases_expire(setup: Setup) {
+    let hang = async |_: Number, _: Context| {
+        std::future::pending::<()>().await;
+        Ok(())
+    };
+    let worker = setup.worker(1).grace(Duration::from_secs(3600)).handle(hang);
+    let id = setup.number(1).await;
+    let signals = Arc::new(Notify::new());
+    let ended = tokio::spawn({
+        let signals = signals.clone();
+        async move { worker.run_until_signals(|| signals.notified()).await }
+    });
+    setup.reaches(id, State::Running).await;
+    signals.notify_one();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    signals.notify_one();
+    let stopped = tokio::time::timeout(SOON, ended).await.expect("in time").expect("task").expect("ran");
+    assert_eq!(stopped.abandoned, 1);
+    let job = setup.client.job(id).await.expect("job");
+    assert_eq!(job.state, State::Running, "nothing was settled");
+}
+
+async fn dropping_a_running_worker_aborts_it(setup: Setup) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Counts(Arc<AtomicUsize>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let handler = async |_: Number, cx: Context<Arc<AtomicUsize>>| {
+        let _counts = Counts(cx.state.as_ref().clone());
+        std::future::pending::<()>().await;
+        Ok(())
+    };
+    let worker = Worker::new(&setup.client).with_state(dropped.clone()).queue("default", 1).handle(handler);
+    let running = worker.start().await.expect("start");
+    let id = setup.number(1).await;
+    setup.reaches(id, State::Running).await;
+    drop(running);
+    until("the handler is dropped", || async { dropped.load(Ordering::SeqCst) == 1 }).await;
+    assert_eq!(setup.client.job(id).await.expect("job").state, State::Running);
+}
+
+async fn n3_outcomes_are_flushed_through_store_errors(setup: Setup) {
+    let (setup, faults) = setup.faulty();
+    let handler = async |_: Number, _: Context| Ok(());
+    setup.client.enqueue_all((0..50).map(Number)).await.expect("enqueue");
+    faults.settle.store(4, Ordering::SeqCst);
+    let done = Arc::new(AtomicUsize::new(0));
+    let worker = setup.worker(50).handle(handler).on_claimed({
+        let done = done.clone();
+        move |_| {
+            done.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let running = worker.start().await.expect("start");
+    until("all were claimed", || async { done.load(Ordering::SeqCst) == 50 }).await;
+    let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");
+    assert_eq!((stopped.settled, stopped.abandoned, stopped.dropped), (50, 0, 0));
+    let states = setup.client.totals().await.expect("totals").states;
+    let left = states[usize::from(State::Running.number())];
+    assert_eq!(left, 0, "released or completed, never left running: {states:?}");
+}
+
+async fn n3_an_idle_worker_stops_at_once(setup: Setup) {
+    let worker = setup.worker(1).handle(async |_: Number, _: Context| Ok(()));
+    let stopped = tokio::time::timeout(SOON, worker.run_until(std::future::ready(()))).await.expect("in time");
+    assert_eq!(stopped.expect("ran").settled, 0);
+}
+
+on_every_store!(
+    n3_running_handlers_finish_and_nothing_new_is_claimed,
+    n3_after_the_grace_period_jobs_are_given_back_as_interrupted,
+    n3_a_second_signal_aborts_and_the_leases_expire,
+    dropping_a_running_worker_aborts_it,
+    n3_outcomes_are_flushed_through_store_errors,
+    n3_an_idle_worker_stops_at_once,
+);
+
+/// A handler that never gives its thread back cannot be dropped, but its job is given back and the worker ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n3_the_job_of_a_blocked_handler_is_given_back() {
+    let setup = memory().await;
+    let handler = async |_: Number, _: Context| {
+        std::thread::sleep(Duration::from_secs(8));
+        Ok(())
+    };
+    let running = setup.worker(1).grace(Duration::from_millis(10)).handle(handler).start().await.expect("start");
+    let id = setup.number(1).await;
+    setup.reaches(id, State::Running).await;
+    let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");
+    assert_eq!((stopped.interrupted, stopped.abandoned), (1, 0));
+    assert_eq!(setup.client.job(id).await.expect("job").state, State::Scheduled);
+}
