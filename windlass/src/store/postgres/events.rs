@@ -2,8 +2,8 @@
 //!
 //! Transactions do not commit in the order in which they draw numbers, so readers go by the number of the transaction
 //! and look only at those before the oldest that is still under way: nothing can appear behind a cursor any more. A
-//! reader that finds only such fresh events waits a moment for the others; one long transaction of another client can
-//! hold events back, but never lose one.
+//! reader that finds events beyond it waits a moment for those transactions; a long one of another client can hold events
+//! back, but never lose one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::answer::{JobEvent, JobEventKind, Page};
 use crate::store::request::{Cursor, PAGE_MAX};
 
 /// How often a reader looks again while the newest events are not settled.
-const LOOKS_MAX: u32 = 100;
+const LOOKS_MAX: u32 = 400;
 /// How long it waits in between: about as long as a short transaction takes.
 const LOOK_WAIT: Duration = Duration::from_millis(5);
 
@@ -78,8 +78,7 @@ impl Inner {
             rows = link.query(include_str!("sql/event_list.sql"), &[&xid, &event, &most]).await?;
             let unsettled = rows.iter().any(|row| !row.get::<_, bool>(6));
             rows.retain(|row| row.get(6));
-            let fresh = rows.iter().any(|row| row.get::<_, i64>(1) != place.event);
-            if !unsettled || fresh {
+            if !unsettled {
                 break;
             }
             tokio::time::sleep(LOOK_WAIT).await;
