@@ -1,10 +1,14 @@
 //! Claims: one statement, whether one lane is wanted or many.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use tokio_postgres::Row;
 
 use super::Inner;
 use super::fault::Fault;
+use super::floors::Floor;
 use super::lanes::Lane;
+use super::link::Link;
 use super::rows;
 use crate::job::{Lease, QueueName, WorkerId};
 use crate::store::answer::Claimed;
@@ -29,12 +33,7 @@ impl Inner {
         let (time, worker) = (self.given_time(), request.worker.as_str());
         let lease_time = request.lease_time.map(rows::micros);
         let rows = match (wanted.lanes.as_slice(), wanted.rooms.as_slice()) {
-            ([lane], [room]) => {
-                let floors = vec![0_i64; 5];
-                let count = limit.min(*room);
-                let statement = include_str!("sql/claim_lane.sql");
-                link.query(statement, &[&time, &worker, &lease_time, lane, &count, &floors]).await?
-            }
+            ([lane], [room]) => self.claim_lane(&link, request, *lane, limit.min(*room)).await?,
             (lanes, rooms) => {
                 let statement = include_str!("sql/claim.sql");
                 let Wanted { places, numbers, .. } = &wanted;
@@ -51,9 +50,36 @@ impl Inner {
         self.granted(&rows, &wanted, &request.worker)
     }
 
+    /// Claims from one lane: from its floor, and from the very front if that gave too little.
+    async fn claim_lane(
+        &self,
+        link: &Link<'_>,
+        request: &ClaimRequest,
+        lane: Lane,
+        count: i32,
+    ) -> Result<Vec<Row>, Fault> {
+        let (time, worker) = (self.given_time(), request.worker.as_str());
+        let lease_time = request.lease_time.map(rows::micros);
+        let mut found: Vec<Row> = Vec::new();
+        let mut floor = self.floors.begin(lane);
+        loop {
+            let begun = Instant::now();
+            let left = count - small(found.len());
+            let from = floor.to_vec();
+            let statement = include_str!("sql/claim_lane.sql");
+            let rows = link.query(statement, &[&time, &worker, &lease_time, &lane, &left, &from]).await?;
+            self.floors.end(lane, &floor, begun.elapsed(), came(&rows));
+            found.extend(rows);
+            if floor == Floor::default() || small(found.len()) >= count {
+                return Ok(found);
+            }
+            floor = Floor::default();
+        }
+    }
+
     fn granted(
         &self,
-        rows: &[tokio_postgres::Row],
+        rows: &[Row],
         wanted: &Wanted<'_>,
         worker: &WorkerId,
     ) -> Result<Vec<Claimed>, Fault> {
@@ -95,6 +121,18 @@ impl Inner {
         }
         wanted
     }
+}
+
+/// How far a claim came in each priority.
+fn came(rows: &[Row]) -> Floor {
+    let mut came = Floor::default();
+    for row in rows {
+        let priority: i16 = row.get("claimed_priority");
+        if let Some(place) = usize::try_from(priority).ok().and_then(|priority| came.get_mut(priority)) {
+            *place = (*place).max(row.get("scheduled_at"));
+        }
+    }
+    came
 }
 
 #[derive(Default)]

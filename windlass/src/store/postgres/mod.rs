@@ -13,6 +13,7 @@ mod config;
 mod ends;
 mod events;
 mod fault;
+mod floors;
 mod flush;
 pub mod in_tx;
 mod insert;
@@ -43,6 +44,7 @@ use tokio::sync::{broadcast, mpsc};
 
 pub use self::config::{PostgresOptions, SCHEMA_DEFAULT};
 use self::fault::{Fault, Tries};
+use self::floors::Floors;
 use self::lanes::Lanes;
 use self::link::Link;
 use super::answer::*;
@@ -95,6 +97,7 @@ struct Inner {
     turn: i64,
     clock: Option<Arc<dyn Clock>>,
     lanes: Lanes,
+    floors: Floors,
     wakes: broadcast::Sender<Wake>,
     /// To whoever tells other processes; nobody, where the options say so.
     spoken: Option<mpsc::UnboundedSender<Vec<Wake>>>,
@@ -112,10 +115,10 @@ impl PostgresStore {
         let schema: Arc<str> = Arc::from(options.schema.as_str());
         let turn = lock_number(&schema);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
-        let lanes = Lanes::default();
+        let (lanes, floors) = (Lanes::default(), Floors::default());
         let (spoken, speech) = mpsc::unbounded_channel();
         let spoken = Some(spoken).filter(|_| options.listen);
-        let inner = Arc::new(Inner { pool, schema, turn, clock: options.clock.clone(), lanes, wakes, spoken });
+        let inner = Arc::new(Inner { pool, schema, turn, clock: options.clock.clone(), lanes, floors, wakes, spoken });
         let opened = async {
             let mut link = inner.link().await?;
             match options.migrate {

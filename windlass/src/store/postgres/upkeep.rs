@@ -29,8 +29,7 @@ impl Inner {
         let link = self.link().await?;
         let live = rows::micros(WORKER_LIVE);
         let (states, kept) = horizons(&request.retention);
-        let parameters: [super::link::Parameter<'_>; 6] =
-            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &FOLD_MAX];
+        let parameters: [super::link::Parameter<'_>; 5] = [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT];
         let rows = link.query(include_str!("sql/upkeep_due.sql"), &parameters).await?;
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }

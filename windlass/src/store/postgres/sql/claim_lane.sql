@@ -43,6 +43,6 @@ select
     h.seq, h.id, h.lane, h.token, h.version, h.expires_at, h.attempt, h.failures, h.lost, h.generation,
     h.scheduled_at, h.started_at, h.failed_at, h.failure, j.priority, j.inherited, j.created_at, j.deadline,
     j.content_type, j.payload, j.options, j.depends_on, j.workflow, j.schedule, j.slot, j.spawned_by,
-    j.progress, j.checkpoint
+    j.progress, j.checkpoint, h.priority as claimed_priority
 from held h
 cross join lateral (select * from windlass.job where seq = h.seq offset 0) j

@@ -1,5 +1,5 @@
 -- Whether upkeep has anything to do. $1 the time, null for the server's; $2 how long a worker lives without a word;
--- $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart, $6 how many are looked at.
+-- $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart.
 -- By ready_deadline, waiting_deadline, leased_expiry, done_end, key_end and event_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -19,4 +19,4 @@ select
             limit 1) d)
     or exists (select from windlass.key where expires_at <= (select now from clock))
     or exists (select from windlass.worker where seen_at < (select now from clock) - $2::bigint)
-    or (select count(*) from (select from windlass.event limit $5::bigint + $6::bigint) e) > $5::bigint * 2
+    or (select max(event) from windlass.event) - (select min(event) from windlass.event) > $5::bigint * 2
