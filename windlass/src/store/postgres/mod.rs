@@ -307,8 +307,7 @@ impl Store for PostgresStore {
     }
 
     async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        let answer: Result<bool, Fault> =
-            in_unit!(self.inner, unit, unit.set_paused(queue.as_str(), paused, by).await);
+        let answer: Result<bool, Fault> = in_unit!(self.inner, unit, unit.set_paused(queue.as_str(), paused, by).await);
         answer.map(|_| ()).map_err(|fault| fault.into_error("pause or resume a queue"))
     }
 

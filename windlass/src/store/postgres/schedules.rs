@@ -207,8 +207,7 @@ fn text(schedule: &ScheduleRecord) -> String {
 fn read(text: &str) -> Result<ScheduleRecord, Fault> {
     let stored: ScheduleText = serde_json::from_str(text)?;
     let payload = Payload::from_stored(stored.content_type.as_deref(), stored.payload);
-    let job =
-        JobSpec::from_stored(stored.job_type, stored.queue, payload, stored.priority, Vec::new(), stored.options);
+    let job = JobSpec::from_stored(stored.job_type, stored.queue, payload, stored.priority, Vec::new(), stored.options);
     let ScheduleText { name, timing, missed, overlap, from_code, .. } = stored;
     Ok(ScheduleRecord {
         spec: ScheduleSpec { name, timing, missed, overlap, job, from_code },
