@@ -247,3 +247,27 @@ impl fmt::Debug for SqliteStore {
         f.debug_struct("SqliteStore").field("path", &self.opener.path).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_statement_can_be_prepared() {
+        let conn = Connection::open_in_memory().expect("open");
+        migrate(&conn).expect("migrate");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite/sql");
+        let mut prepared = 0;
+        for entry in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("a file").path();
+            // Makes a table that is there by now.
+            if path.ends_with("create_version.sql") {
+                continue;
+            }
+            let sql = std::fs::read_to_string(&path).expect("a text");
+            conn.prepare(&sql).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            prepared += 1;
+        }
+        assert!(prepared > 80, "only {prepared} statements were found");
+    }
+}

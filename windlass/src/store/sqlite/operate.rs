@@ -93,8 +93,10 @@ impl Tx<'_> {
     }
 
     fn end_loaded(&mut self, mut stored: Stored, verdict: &Verdict) -> Answer<()> {
+        let ended_before = stored.job.state.is_terminal();
         self.apply(&mut stored, verdict, Outcome::Revoked)?;
-        self.conclude(stored)
+        // A FAILED job that an operator dead-letters has ended before, and the world has been told.
+        if ended_before { Ok(()) } else { self.conclude(stored) }
     }
 
     fn ask_to_stop(&mut self, stored: &Stored, asked: &CancelAsked) -> Answer<()> {

@@ -77,8 +77,10 @@ impl Tx<'_> {
         let job = &stored.job;
         let mut around = Circumstances { paused: self.is_paused(&job.spec.queue)?, ..Circumstances::default() };
         if job.state == State::Pending {
-            let mut open: Vec<i64> =
-                self.edges(stored.seq)?.into_iter().filter(|edge| edge.2).map(|(parent, _, _)| parent).collect();
+            // Of AFTER_ANY dependencies one is enough: when they are met, the rest of them are nothing to wait for.
+            let waits = |kind| kind != DependencyKind::AfterAny || stored.waits.any;
+            let edges = self.edges(stored.seq)?.into_iter();
+            let mut open: Vec<i64> = edges.filter(|edge| edge.2 && waits(edge.1)).map(|edge| edge.0).collect();
             open.dedup();
             open.truncate(EXPLAIN_SCAN_MAX);
             around.waits_for = open.into_iter().map(|parent| self.id_of(parent)).collect::<Answer<_>>()?;

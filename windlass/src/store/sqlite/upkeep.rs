@@ -12,6 +12,10 @@ use crate::time::Timestamp;
 const LOOKS: usize = 10;
 /// How many ticks back an end that left `done` can still be read as an event.
 const PAST_ENDS_KEPT: i64 = 100_000;
+/// Free pages that are kept for jobs to come: 4 MiB of pages of 4 KiB.
+const SPARE_PAGES_KEPT: i64 = 1024;
+/// Gives back free pages; few in one step, because claims wait meanwhile.
+const GIVE_PAGES_BACK: &str = "pragma incremental_vacuum(256)";
 
 impl Tx<'_> {
     pub(super) fn upkeep(&mut self, request: &Upkeep) -> Answer<UpkeepReport> {
@@ -21,6 +25,7 @@ impl Tx<'_> {
         let fired = self.fire_schedules(limit)?;
         let pruned = self.prune(&request.retention, limit)?;
         self.let_fall_due(limit)?;
+        self.give_space_back()?;
         let silent = self.now.minus(WORKER_LIVE).as_micros();
         self.statement(include_str!("sql/forget_workers.sql"))?.execute([silent])?;
         self.statement(include_str!("sql/forget_past_ends.sql"))?.execute([self.ticks() - PAST_ENDS_KEPT])?;
@@ -126,6 +131,19 @@ impl Tx<'_> {
             }
         }
         Ok(pruned)
+    }
+
+    /// Shortens the file when more than a quarter of it is free; what is free otherwise is used again.
+    fn give_space_back(&self) -> Answer<()> {
+        let free: i64 = self.statement("pragma freelist_count")?.query_row([], |row| row.get(0))?;
+        let all: i64 = self.statement("pragma page_count")?.query_row([], |row| row.get(0))?;
+        if free > SPARE_PAGES_KEPT.max(all / 4) {
+            // Each page is a step of the statement.
+            let mut statement = self.statement(GIVE_PAGES_BACK)?;
+            let mut pages = statement.query([])?;
+            while pages.next()?.is_some() {}
+        }
+        Ok(())
     }
 
     /// Writes down what the clock says already, so that counts stay cheap: what is due is SCHEDULED.
