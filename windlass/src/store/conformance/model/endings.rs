@@ -176,6 +176,7 @@ impl Model {
         if ended_before {
             // FAILED, now DEAD_LETTER: it had ended, so nobody is told again, but a store may say that it moved.
             self.moved.push((name, ending.state));
+            self.count("ended twice");
         } else if is_end(ending.state) {
             self.conclude(name);
         }
