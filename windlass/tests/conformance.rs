@@ -14,7 +14,11 @@ use windlass::store::{MemoryStore, Store};
 
 /// The stores under test.
 fn subjects() -> Vec<Arc<dyn Subject>> {
-    vec![Arc::new(Memory)]
+    vec![
+        Arc::new(Memory),
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite::Sqlite::default()),
+    ]
 }
 
 #[derive(Debug)]
@@ -28,6 +32,43 @@ impl Subject for Memory {
 
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
         Arc::new(MemoryStore::with_clock(clock))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tempfile::TempDir;
+    use windlass::ManualClock;
+    use windlass::store::Store;
+    use windlass::store::conformance::Subject;
+    use windlass::store::sqlite::SqliteOptions;
+
+    /// Each store in a file of its own, in a folder that goes when the run ends.
+    #[derive(Debug)]
+    pub(super) struct Sqlite {
+        folder: TempDir,
+        made: AtomicU32,
+    }
+
+    impl Default for Sqlite {
+        fn default() -> Self {
+            Sqlite { folder: TempDir::new().expect("a temporary folder"), made: AtomicU32::new(0) }
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Subject for Sqlite {
+        fn name(&self) -> &'static str {
+            "sqlite"
+        }
+
+        async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+            let path = self.folder.path().join(format!("{}.db", self.made.fetch_add(1, Ordering::Relaxed)));
+            Arc::new(SqliteOptions::new(path).clock(clock).open().expect("a new file opens"))
+        }
     }
 }
 

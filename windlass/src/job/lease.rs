@@ -209,7 +209,7 @@ fn cancelled(failure: Option<Failure>) -> Verdict {
 }
 
 /// A decision about a running job, made by its lease holder. May be sent again when the answer was lost (rule L4).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settlement {
     key: LeaseKey,
     outcome: Outcome,

@@ -81,14 +81,14 @@ impl Verdict {
             Some(CODE_LEASE_EXPIRED.to_owned()),
             "the lease expired before the job was settled",
         );
+        let free = policy.lost == Lost::Free && job.lost < LOST_FREE_MAX;
         if let Some(asked) = &job.cancel {
             return Verdict {
-                counted: true,
+                counted: !free,
                 lost: true,
                 ..Verdict::ending(Event::CancelSettled, asked.reason(), Some(failure))
             };
         }
-        let free = policy.lost == Lost::Free && job.lost < LOST_FREE_MAX;
         let n = job.failures.saturating_add(1);
         let verdict = if free {
             Verdict::of(Event::LeaseLost)

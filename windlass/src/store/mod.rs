@@ -11,6 +11,8 @@ pub mod conformance;
 pub mod memory;
 mod open;
 pub mod request;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::fmt;
 use std::sync::Arc;

@@ -12,8 +12,22 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
     let scheme = url.split(':').next().unwrap_or_default();
     match scheme {
         "memory" => Ok(Arc::new(MemoryStore::new())),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => open_sqlite(url.strip_prefix("sqlite:").unwrap_or_default()).await,
         _ => Err(unknown(url)),
     }
+}
+
+/// Opens a file; `sqlite:///path` is understood as `sqlite:/path`.
+#[cfg(feature = "sqlite")]
+async fn open_sqlite(path: &str) -> Result<Arc<dyn Store>> {
+    let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+    if path.is_empty() {
+        return Err(Error::invalid("store", "sqlite: needs the path of a file, such as sqlite:jobs.db"));
+    }
+    let opened = tokio::task::spawn_blocking(|| super::sqlite::SqliteStore::open(path)).await;
+    let store = opened.map_err(|error| Error::store("open the SQLite store", error))??;
+    Ok(Arc::new(store))
 }
 
 fn unknown(url: &str) -> Error {

@@ -51,6 +51,7 @@ mod hostile;
 mod idempotency;
 mod job;
 mod lease;
+pub mod model;
 mod moves;
 mod operators;
 mod order;

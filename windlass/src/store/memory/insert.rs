@@ -24,7 +24,7 @@ pub(super) struct Origin {
 enum Plan {
     /// Its idempotency key stands for a job that is stored, or was.
     Existing(InsertedJob),
-    /// Its key is that of an earlier place; whether type and payload are the same, too.
+    /// Its key is that of an earlier place; whether type and payload are the same.
     Repeated(usize, bool),
     New(Box<NewEntry>),
 }
@@ -83,14 +83,18 @@ impl Tables {
 
     /// Refuses a submission that [`insert_from`](Self::insert_from) would refuse, and changes nothing.
     ///
-    /// Gives the stored jobs that its idempotency keys stand for.
+    /// Gives the jobs that whoever waits for all of its jobs waits for with them: those that its idempotency keys stand
+    /// for, and those that its new jobs depend on.
     pub(super) fn would_insert(&self, submission: &Submission, now: Timestamp) -> Result<Vec<JobId>> {
-        let plans = self.plan(submission, now)?;
-        let existing = plans.into_iter().filter_map(|plan| match plan {
-            Plan::Existing(existing) => Some(existing.id),
-            Plan::Repeated(..) | Plan::New(_) => None,
-        });
-        Ok(existing.collect())
+        let mut reached = Vec::new();
+        for plan in self.plan(submission, now)? {
+            match plan {
+                Plan::Existing(existing) => reached.push(existing.id),
+                Plan::New(entry) => reached.extend(entry.spec.depends_on.iter().filter_map(named)),
+                Plan::Repeated(..) => {}
+            }
+        }
+        Ok(reached)
     }
 
     fn add_workflow(&mut self, id: WorkflowId, name: String, now: Timestamp) {
@@ -105,9 +109,10 @@ impl Tables {
         let mut ids: Vec<JobId> = Vec::with_capacity(plans.len());
         for (place, spec) in submission.jobs().iter().enumerate() {
             let (id, plan) = match (submission.duplicate_of(place), self.existing(spec, now)) {
-                (Some(first), _) => {
+                (Some(first), existing) => {
                     let earlier = &submission.jobs()[first];
-                    let matches = earlier.job_type == spec.job_type && earlier.payload == spec.payload;
+                    let same = earlier.job_type == spec.job_type && earlier.payload == spec.payload;
+                    let matches = existing.map_or(same, |existing| existing.matches);
                     (ids[first], Some(Plan::Repeated(first, matches)))
                 }
                 (None, Some(existing)) => (existing.id, Some(Plan::Existing(existing))),
@@ -205,11 +210,8 @@ impl Tables {
         self.keep_key(&new.spec, new.id, now);
         // A job that dies at once is PENDING for the length of this call.
         let state = if new.admission.verdict.is_some() { State::Pending } else { new.state() };
-        let edges = new.spec.depends_on.iter().filter_map(|dependency| match dependency.on {
-            DependsOn::Job(on) => Some((on, dependency.kind)),
-            DependsOn::Batch(_) => None,
-        });
-        let edges = edges.collect();
+        let edges = new.spec.depends_on.iter();
+        let edges = edges.filter_map(|dependency| Some((named(dependency)?, dependency.kind))).collect();
         let job = JobRecord {
             id: new.id,
             state,
@@ -278,6 +280,13 @@ impl Tables {
         }
         let open = self.unfinished(&edges);
         self.entry_mut(sequence).open = open;
+    }
+}
+
+fn named(dependency: &Dependency) -> Option<JobId> {
+    match dependency.on {
+        DependsOn::Job(on) => Some(on),
+        DependsOn::Batch(_) => None,
     }
 }
 

@@ -8,8 +8,8 @@ use super::insert::Origin;
 use super::tables::{ClaimOrder, Sequence, Tables};
 use crate::error::{Error, Result};
 use crate::job::{
-    DependencyKind, DependsOn, JobId, JobType, LOG_LINES_MAX, Lease, LeaseKey, LogLine, Outcome, QueueName, Settlement,
-    Stale, State,
+    DependencyKind, JobId, JobType, LOG_LINES_MAX, Lease, LeaseKey, LogLine, Outcome, QueueName, Settlement, Stale,
+    State,
 };
 use crate::store::answer::{Claimed, Extended, InsertedJob, Settled};
 use crate::store::new_lease_token;
@@ -154,15 +154,13 @@ impl Tables {
             return Ok(None);
         }
         let children = Submission::new(settlement.children().to_vec())?;
-        let mut starts = self.would_insert(&children, now)?;
-        let joins: HashSet<JobId> = self.fan_ins(parent).into_iter().map(|(id, _)| id).collect();
+        let starts = self.would_insert(&children, now)?;
+        // A job that has ended waits for nobody, even if it ended with a dependency open.
+        let unfinished = |id: &JobId| self.by_id(*id).filter(|entry| !entry.job.state.is_terminal());
+        let joins = self.fan_ins(parent).into_iter().map(|(id, _)| id);
+        let joins: HashSet<JobId> = joins.filter(|id| unfinished(id).is_some()).collect();
         if !joins.is_empty() {
-            let named = children.jobs().iter().flat_map(|child| &child.depends_on);
-            starts.extend(named.filter_map(|dependency| match dependency.on {
-                DependsOn::Job(id) => Some(id),
-                DependsOn::Batch(_) => None,
-            }));
-            let waits_for = |id: JobId| match self.by_id(id) {
+            let waits_for = |id: JobId| match unfinished(&id) {
                 Some(entry) => entry.open.iter().map(|(on, _)| *on).collect(),
                 None => Vec::new(),
             };

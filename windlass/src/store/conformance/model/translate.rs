@@ -1,0 +1,155 @@
+//! From the numbers of a history to the types a store takes.
+
+use super::history::{ActDraft, Op, Policy, Say, TYPES};
+use super::reference::{Link, Plan, priority, seconds};
+use super::world::{Said, queue_name};
+use crate::error::Result;
+use crate::job::{
+    Backoff, Category, DependsOn, Failure, Jitter, JobId, JobSpec, JobType, Lease, Limits, Lost, NewJob, Payload,
+    Policies, Progress, RetryPolicy, Settlement, Stale,
+};
+use crate::store::Save;
+
+/// A planned job, checked.
+pub(super) fn spec(plan: &Plan, ids: &[Option<JobId>]) -> Result<JobSpec> {
+    let draft = &plan.draft;
+    let payload = Payload::json(&draft.payload).expect("a number is JSON");
+    let mut job = NewJob::new(TYPES[usize::from(draft.job_type)], payload)
+        .queue(queue_name(draft.queue).as_str())
+        .priority(priority(draft.priority))
+        .retry(policy(&draft.policy))
+        .visibility_timeout(seconds(draft.visibility))
+        .lifetime(draft.lifetime.map(seconds))
+        .correlation_id(plan.serial.to_string());
+    job = match draft.first {
+        super::history::First::Now => job,
+        super::history::First::In(after) => job.delay(seconds(after.into())),
+        super::history::First::At(_) => job.run_at(plan.at),
+    };
+    if let Some(key) = draft.key {
+        job = job.idempotency(key.key.to_string(), key.scope, key.window.map(|window| seconds(window.into())));
+    }
+    if draft.own_priority_only {
+        job = job.own_priority_only();
+    }
+    if draft.callback {
+        job = job.callback_url("https://example.com/told");
+    }
+    for (link, kind) in &plan.links {
+        let on = match *link {
+            Link::Job(name) => DependsOn::Job(ids[name].expect("the jobs of earlier steps have ids")),
+            Link::Place(place) => DependsOn::Batch(place),
+            Link::Nobody => DependsOn::Job(JobId::from_uuid(uuid::Uuid::from_u128(7))),
+        };
+        job = job.depends_on(on, *kind);
+    }
+    job.check(&Limits::default(), &Policies::default())
+}
+
+fn policy(policy: &Policy) -> RetryPolicy {
+    let mut retry_on = vec![Category::Temporary];
+    retry_on.extend(policy.retry_timeout.then_some(Category::Timeout));
+    retry_on.extend(policy.retry_system.then_some(Category::System));
+    RetryPolicy {
+        strategy: match policy.growth {
+            0 => Backoff::Constant,
+            1 => Backoff::Linear,
+            multiplier => Backoff::Exponential { multiplier: multiplier.into() },
+        },
+        initial: seconds(policy.initial),
+        max: seconds(policy.max),
+        jitter: Jitter::None,
+        max_attempts: policy.attempts.into(),
+        retry_on,
+        lost: if policy.lost_free { Lost::Free } else { Lost::Counted },
+        lost_backoff: policy.lost_backoff,
+        interrupts_count: policy.interrupts_count,
+    }
+}
+
+pub(super) fn job_type(number: u8) -> JobType {
+    JobType::new(TYPES[usize::from(number)]).expect("a plain name")
+}
+
+pub(super) fn save(mut save: Save, checkpoint: Option<u8>, progress: Option<u8>) -> Save {
+    if let Some(byte) = checkpoint {
+        save = save.checkpoint(vec![byte]).expect("one byte is not too much");
+    }
+    if let Some(tenths) = progress {
+        let progress = Progress::new(f64::from(tenths) / 10.0, "so far").expect("a fraction");
+        save = save.progress(progress);
+    }
+    save
+}
+
+/// What a holder says, under its lease.
+pub(super) fn settlement(lease: Lease, say: &Say, children: &[Plan], ids: &[Option<JobId>]) -> Said<Settlement> {
+    // Webhook jobs have jitter of their own; half-way it is none.
+    let mut half = || 0.5;
+    Ok(match say {
+        Say::Complete { result, .. } => {
+            let result = result.map(|result| Payload::json(&result).expect("a number is JSON"));
+            let specs: Result<Vec<_>> = children.iter().map(|child| spec(child, ids)).collect();
+            let specs = specs.map_err(|error| format!("a child is refused: {error}"))?;
+            lease.complete(result).spawn(specs).map_err(|error| format!("spawn: {error}"))?
+        }
+        Say::Fail { category, retry_after } => {
+            let failure = Failure::new(*category, Some("broke".to_owned()), "it broke");
+            let failure = match retry_after {
+                Some(after) => failure.retry_after(seconds((*after).into())),
+                None => failure,
+            };
+            lease.fail(failure, &mut half)
+        }
+        Say::DeadLetter => lease.fail(Failure::dead_letter("dead", "it is dead"), &mut half),
+        Say::Snooze(after) => lease.snooze(seconds((*after).into())),
+        Say::Cancel => lease.cancel(),
+        Say::Release => lease.release(),
+        Say::Interrupt => lease.interrupt(),
+    })
+}
+
+/// The name under which an operation is counted.
+pub(super) fn op_name(op: &Op) -> &'static str {
+    match op {
+        Op::Enqueue { .. } => "op: enqueue",
+        Op::Claim(_) => "op: claim",
+        Op::Extend { .. } => "op: extend",
+        Op::Save { .. } => "op: save",
+        Op::Settle(_) => "op: settle",
+        Op::Repeat { .. } => "op: repeat",
+        Op::Act { act, .. } => match act {
+            ActDraft::Cancel { .. } => "op: cancel",
+            ActDraft::Requeue { .. } => "op: requeue",
+            ActDraft::DeadLetter => "op: dead-letter",
+            ActDraft::Delete => "op: delete",
+            ActDraft::Edit { .. } => "op: edit",
+        },
+        Op::Sweep { .. } => "op: sweep",
+        Op::Pause { .. } => "op: pause",
+        Op::Upkeep { .. } => "op: upkeep",
+        Op::Advance(_) => "op: advance",
+    }
+}
+
+/// The name under which a refusal is counted.
+pub(super) fn refusal(error: &str) -> &'static str {
+    match error {
+        "InvalidArgument" => "refused: InvalidArgument",
+        "DependencyNotFound" => "refused: DependencyNotFound",
+        "DependencyCycle" => "refused: DependencyCycle",
+        "IllegalState" => "refused: IllegalState",
+        "Conflict" => "refused: Conflict",
+        "NotFound" => "refused: NotFound",
+        _ => "refused: otherwise",
+    }
+}
+
+/// The name under which a lost lease is counted.
+pub(super) fn lost(stale: Stale) -> &'static str {
+    match stale {
+        Stale::NotRunning => "extend: not running",
+        Stale::Expired => "extend: expired",
+        Stale::Mismatch => "extend: mismatch",
+    }
+}

@@ -1,0 +1,205 @@
+//! Claiming: the heads of a queue's lanes are merged in claim order, and each job taken moves from `waiting` to `leased`.
+//!
+//! A lane is read a few rows at a time, one priority after the other, so that a claim costs what it takes and not what
+//! waits. A job that fell due is already in its place, so nothing has to be moved before (S4).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use rusqlite::{OptionalExtension, params};
+
+use super::columns::{stored_version, time};
+use super::fault::{Answer, Fault};
+use super::rows::{FLAG_NOTE, Place};
+use super::tx::Tx;
+use crate::job::{JobRecord, JobType, Lease, Priority, QueueName, State};
+use crate::store::answer::Claimed;
+use crate::store::new_lease_token;
+use crate::store::request::ClaimRequest;
+
+/// How many rows of a lane are read at once beyond its share of the claim.
+const READ_AHEAD: usize = 4;
+
+/// A waiting job that may be claimed.
+#[derive(Clone, Copy)]
+struct Head {
+    at: i64,
+    seq: i64,
+    kind: i64,
+    deadline: Option<i64>,
+    flags: i64,
+    attempt: u32,
+    failures: u32,
+    lost: u32,
+    generation: u32,
+    version: i64,
+}
+
+/// A lane that is being read: which priority it is at, and what has been read but not taken.
+struct LaneReader {
+    lane: i64,
+    priority: u8,
+    last: (i64, i64),
+    read: VecDeque<Head>,
+    step: usize,
+}
+
+impl Tx<'_> {
+    pub(super) fn claim(&mut self, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
+        let mut claimed = Vec::new();
+        for (queue, room) in &request.queues {
+            let wanted = (*room).min(request.limit - claimed.len());
+            if wanted == 0 || self.is_paused(queue)? {
+                continue;
+            }
+            // The counts say which lanes are worth a look, so those of this transaction must be among them.
+            self.write_counts()?;
+            self.claim_from(queue, wanted, request, &mut claimed)?;
+        }
+        Ok(claimed)
+    }
+
+    pub(super) fn is_paused(&self, queue: &QueueName) -> Answer<bool> {
+        let mut statement = self.statement(include_str!("sql/is_paused.sql"))?;
+        Ok(statement.query_row([queue.as_str()], |row| row.get(0)).optional()?.unwrap_or(false))
+    }
+
+    fn claim_from(
+        &mut self,
+        queue: &QueueName,
+        wanted: usize,
+        request: &ClaimRequest,
+        claimed: &mut Vec<Claimed>,
+    ) -> Answer<()> {
+        let lanes = self.lanes_to_claim(queue, request.types.as_deref())?;
+        let step = wanted / lanes.len().max(1) + READ_AHEAD;
+        let mut readers: Vec<LaneReader> = lanes
+            .into_iter()
+            .map(|lane| LaneReader { lane, priority: 0, last: (i64::MIN, 0), read: VecDeque::new(), step })
+            .collect();
+        let mut heads = BinaryHeap::with_capacity(readers.len());
+        for (number, reader) in readers.iter_mut().enumerate() {
+            heads.extend(self.next_head(reader)?.map(|order| Reverse((order, number))));
+        }
+        for _ in 0..wanted {
+            let Some(Reverse((_, number))) = heads.pop() else { break };
+            let reader = &mut readers[number];
+            let Some(head) = reader.read.pop_front() else { break };
+            claimed.push(self.claim_one(reader.lane, reader.priority, head, request)?);
+            heads.extend(self.next_head(reader)?.map(|order| Reverse((order, number))));
+        }
+        Ok(())
+    }
+
+    fn lanes_to_claim(&self, queue: &QueueName, types: Option<&[JobType]>) -> Answer<Vec<i64>> {
+        let mut statement = self.statement(include_str!("sql/claim_lanes.sql"))?;
+        let mut rows = statement.query([queue.as_str()])?;
+        let mut lanes = Vec::new();
+        while let Some(row) = rows.next()? {
+            let job_type = row.get_ref(1)?.as_str()?;
+            if types.is_none_or(|types| types.iter().any(|wanted| wanted.as_str() == job_type)) {
+                lanes.push(row.get(0)?);
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// The order of the next job of a lane, which is then read.
+    fn next_head(&self, reader: &mut LaneReader) -> Answer<Option<(u8, i64, i64)>> {
+        while reader.read.is_empty() {
+            if usize::from(reader.priority) >= Priority::ALL.len() {
+                return Ok(None);
+            }
+            if !self.read_lane(reader)? {
+                reader.priority += 1;
+                reader.last = (i64::MIN, 0);
+            }
+        }
+        Ok(reader.read.front().map(|head| (reader.priority, head.at, head.seq)))
+    }
+
+    fn read_lane(&self, reader: &mut LaneReader) -> Answer<bool> {
+        let mut statement = self.statement(include_str!("sql/claim_next.sql"))?;
+        let (at, seq) = reader.last;
+        let limit = i64::try_from(reader.step).unwrap_or(i64::MAX);
+        let from = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros(), limit];
+        let mut rows = statement.query(from)?;
+        while let Some(row) = rows.next()? {
+            reader.read.push_back(Head {
+                at: row.get(0)?,
+                seq: row.get(1)?,
+                kind: row.get(2)?,
+                deadline: row.get(3)?,
+                flags: row.get(4)?,
+                attempt: row.get(5)?,
+                failures: row.get(6)?,
+                lost: row.get(7)?,
+                generation: row.get(8)?,
+                version: row.get(9)?,
+            });
+        }
+        match reader.read.back() {
+            None => Ok(false),
+            Some(last) => {
+                reader.last = (last.at, last.seq);
+                Ok(true)
+            }
+        }
+    }
+
+    fn claim_one(&mut self, lane: i64, priority: u8, head: Head, request: &ClaimRequest) -> Answer<Claimed> {
+        let mut job = self.submitted(head.seq)?;
+        job.state = State::Scheduled;
+        job.attempt = head.attempt;
+        job.failures = head.failures;
+        job.lost = head.lost;
+        job.generation = head.generation;
+        job.lease_version = u64::try_from(head.version).unwrap_or_default();
+        job.position = time(head.at);
+        job.scheduled_at = Some(time(head.at));
+        job.deadline = head.deadline.map(time);
+        if head.flags & FLAG_NOTE != 0 {
+            self.read_note(head.seq, &mut job)?;
+        }
+        let token = new_lease_token();
+        job.claim(&request.worker, request.lease_time, self.now).map_err(|error| Fault::broken(error.to_string()))?;
+        let expires_at = job.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
+        let place = Place::Waiting { priority: i64::from(priority), at: head.at, kind: head.kind };
+        self.count(lane, place.counted()?, -1);
+        self.count(lane, State::Running, 1);
+        self.statement(include_str!("sql/delete_waiting.sql"))?.execute([
+            lane,
+            i64::from(priority),
+            head.at,
+            head.seq,
+        ])?;
+        self.statement(include_str!("sql/add_leased.sql"))?.execute(params![
+            head.seq,
+            lane,
+            priority,
+            head.deadline,
+            head.flags,
+            job.attempt,
+            job.failures,
+            job.lost,
+            job.generation,
+            stored_version(job.lease_version),
+            head.at,
+            head.at,
+            self.now.as_micros(),
+            expires_at.as_micros(),
+            token.as_uuid().as_bytes(),
+            request.worker.as_str(),
+        ])?;
+        let lease = Lease::granted(&job, token);
+        Ok(Claimed { job, lease, expires_in: expires_at.since(self.now) })
+    }
+
+    /// What was submitted, as a record that does not know where it stands.
+    fn submitted(&mut self, seq: i64) -> Answer<JobRecord> {
+        let mut statement = self.statement(include_str!("sql/get_job.sql"))?;
+        let mut rows = statement.query([seq])?;
+        let row = rows.next()?.ok_or_else(|| Fault::broken(format!("job number {seq} waits but does not exist")))?;
+        Ok(self.read_job(row)?.0)
+    }
+}

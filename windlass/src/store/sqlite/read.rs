@@ -1,0 +1,251 @@
+//! Reading, which changes nothing: single jobs, their attempts and logs, why they do not run, and what happened.
+
+use rusqlite::{Row as SqlRow, params};
+
+use super::columns::{json, kind_of, outcome_of, state, time, uuid};
+use super::fault::{Answer, Fault};
+use super::list::place;
+use super::rows::Stored;
+use super::tx::Tx;
+use crate::error::Error;
+use crate::job::{
+    AttemptId, AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine,
+    Priority, State, WorkerId,
+};
+use crate::store::answer::{JobEvent, JobEventKind, Page, QueueRecord, Totals};
+use crate::store::request::{Cursor, PAGE_MAX};
+
+/// A lane's number, names and counts.
+pub(super) struct LaneCounts {
+    pub(super) lane: i64,
+    pub(super) queue: String,
+    pub(super) job_type: String,
+    pub(super) states: [u64; 9],
+}
+
+impl Tx<'_> {
+    pub(super) fn find(&mut self, ids: &[JobId]) -> Answer<Vec<Option<JobRecord>>> {
+        ids.iter().map(|id| Ok(self.load_id(*id)?.map(|stored| stored.job))).collect()
+    }
+
+    fn existing_job(&mut self, id: JobId) -> Answer<Stored> {
+        Ok(self.load_id(id)?.ok_or_else(|| Error::no_such_job(id))?)
+    }
+
+    pub(super) fn id_of(&self, seq: i64) -> Answer<JobId> {
+        let mut statement = self.statement(include_str!("sql/get_id.sql"))?;
+        let id: [u8; 16] = statement.query_row([seq], |row| row.get(0))?;
+        Ok(JobId::from_uuid(uuid::Uuid::from_bytes(id)))
+    }
+
+    /// What a job depends on: the other's sequence, how, and whether it is open.
+    pub(super) fn edges(&self, seq: i64) -> Answer<Vec<(i64, DependencyKind, bool)>> {
+        let mut statement = self.statement(include_str!("sql/get_edges.sql"))?;
+        let mut rows = statement.query([seq])?;
+        let mut edges = Vec::new();
+        while let Some(row) = rows.next()? {
+            edges.push((row.get(0)?, kind_of(row.get(1)?)?, row.get(2)?));
+        }
+        Ok(edges)
+    }
+
+    pub(super) fn attempts(&mut self, id: JobId) -> Answer<Vec<AttemptRecord>> {
+        let stored = self.existing_job(id)?;
+        let mut statement = self.statement(include_str!("sql/get_attempts.sql"))?;
+        let mut rows = statement.query([stored.seq])?;
+        let mut attempts = Vec::new();
+        while let Some(row) = rows.next()? {
+            attempts.push(read_attempt(id, row)?);
+        }
+        attempts.extend(stored.inline_attempt());
+        attempts.extend(stored.job.open_attempt());
+        Ok(attempts)
+    }
+
+    pub(super) fn logs(&mut self, id: JobId) -> Answer<Vec<LogLine>> {
+        let stored = self.existing_job(id)?;
+        let mut statement = self.statement(include_str!("sql/get_logs.sql"))?;
+        let lines = statement.query_map([stored.seq], |row| {
+            let attempt = AttemptId::of(id, u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default());
+            Ok(LogLine { attempt, at: time(row.get(1)?), text: row.get(2)? })
+        })?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
+    pub(super) fn explain(&mut self, id: JobId) -> Answer<Explanation> {
+        let stored = self.existing_job(id)?;
+        let job = &stored.job;
+        let mut around = Circumstances { paused: self.is_paused(&job.spec.queue)?, ..Circumstances::default() };
+        if job.state == State::Pending {
+            // Of AFTER_ANY dependencies one is enough: when they are met, the rest of them are nothing to wait for.
+            let waits = |kind| kind != DependencyKind::AfterAny || stored.waits.any;
+            let edges = self.edges(stored.seq)?.into_iter();
+            let mut open: Vec<i64> = edges.filter(|edge| edge.2 && waits(edge.1)).map(|edge| edge.0).collect();
+            open.dedup();
+            open.truncate(EXPLAIN_SCAN_MAX);
+            around.waits_for = open.into_iter().map(|parent| self.id_of(parent)).collect::<Answer<_>>()?;
+        }
+        if job.state == State::Scheduled {
+            around.ahead = self.ahead_of(&stored)?;
+        }
+        for worker in self.workers()? {
+            worker.tell(job, &mut around);
+        }
+        Ok(Explanation::of(job, &around, self.now))
+    }
+
+    fn ahead_of(&self, stored: &Stored) -> Answer<usize> {
+        let job = &stored.job;
+        let own = job.effective_priority();
+        let mut ahead = 0;
+        for lane in self.lanes()?.into_iter().filter(|lane| lane.queue == job.spec.queue.as_str()) {
+            for priority in Priority::ALL.into_iter().filter(|priority| *priority <= own) {
+                // All of a more urgent priority that are due come before it.
+                let (at, seq) = match priority == own {
+                    true => (job.position.as_micros(), stored.seq),
+                    false => (self.now.as_micros(), i64::MAX),
+                };
+                let room = i64::try_from(EXPLAIN_SCAN_MAX - ahead).unwrap_or_default();
+                let from = [lane.lane, i64::from(priority.number()), at, seq, room];
+                let mut statement = self.statement(include_str!("sql/count_ahead.sql"))?;
+                ahead += statement.query_row(from, |row| row.get::<_, u32>(0))? as usize;
+            }
+        }
+        Ok(ahead)
+    }
+
+    /// Every lane with its counts, as they are now: what is due counts as SCHEDULED.
+    pub(super) fn lanes(&self) -> Answer<Vec<LaneCounts>> {
+        let mut statement = self.statement(include_str!("sql/get_lanes.sql"))?;
+        let read = |row: &SqlRow<'_>| {
+            let mut states = [0; 9];
+            for (number, count) in states.iter_mut().enumerate() {
+                *count = u64::try_from(row.get::<_, i64>(3 + number)?).unwrap_or_default();
+            }
+            Ok(LaneCounts { lane: row.get(0)?, queue: row.get(1)?, job_type: row.get(2)?, states })
+        };
+        let mut lanes = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut statement = self.statement(include_str!("sql/count_due.sql"))?;
+        let mut rows = statement.query([self.now.as_micros()])?;
+        while let Some(row) = rows.next()? {
+            let (lane, kind, due): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let due = u64::try_from(due).unwrap_or_default();
+            let from = usize::from(super::rows::kind_state(kind)?.number());
+            if let Some(counts) = lanes.iter_mut().find(|counts| counts.lane == lane) {
+                counts.states[from] = counts.states[from].saturating_sub(due);
+                counts.states[usize::from(State::Scheduled.number())] += due;
+            }
+        }
+        Ok(lanes)
+    }
+
+    pub(super) fn totals(&self) -> Answer<Totals> {
+        let mut states = [0; 9];
+        for lane in self.lanes()? {
+            for (sum, count) in states.iter_mut().zip(lane.states) {
+                *sum += count;
+            }
+        }
+        let number = |count: i64| u64::try_from(count).unwrap_or_default();
+        Ok(Totals { accepted: number(self.accepted()), pruned: number(self.pruned()), states })
+    }
+
+    pub(super) fn queues(&self) -> Answer<Vec<QueueRecord>> {
+        let mut queues = std::collections::BTreeMap::new();
+        let fresh = |name: &str| -> Answer<QueueRecord> {
+            let name = crate::job::QueueName::new(name)?;
+            Ok(QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None })
+        };
+        for lane in self.lanes()? {
+            let queue = match queues.entry(lane.queue.clone()) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => entry.insert(fresh(&lane.queue)?),
+            };
+            for (sum, count) in queue.states.iter_mut().zip(lane.states) {
+                *sum += count;
+            }
+            for priority in Priority::ALL {
+                let mut statement = self.statement(include_str!("sql/oldest_scheduled.sql"))?;
+                let place = [lane.lane, i64::from(priority.number()), self.now.as_micros()];
+                let oldest: Option<i64> = statement.query_row(place, |row| row.get(0))?;
+                queue.oldest_scheduled = [queue.oldest_scheduled, oldest.map(time)].into_iter().flatten().min();
+            }
+        }
+        let mut statement = self.statement(include_str!("sql/get_queues.sql"))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (name, paused): (String, bool) = (row.get(0)?, row.get(1)?);
+            let queue = match queues.entry(name.clone()) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => entry.insert(fresh(&name)?),
+            };
+            queue.paused = paused;
+        }
+        Ok(queues.into_values().collect())
+    }
+
+    pub(super) fn events(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<JobEvent>> {
+        let present = Some(Cursor(self.ticks().to_string()));
+        let Some(tick) = place(after)? else { return Ok(Page { items: Vec::new(), next: present }) };
+        let limit = limit.clamp(1, PAGE_MAX);
+        let mut events = self.enqueued_after(tick, limit)?;
+        let few = i64::try_from(limit).unwrap_or(i64::MAX);
+        for ended in State::ALL.into_iter().filter(|state| state.is_terminal()) {
+            let from = params![tick, few, ended.number()];
+            self.ended_after(include_str!("sql/events_ended.sql"), from, &mut events)?;
+        }
+        self.ended_after(include_str!("sql/events_past.sql"), params![tick, few], &mut events)?;
+        events.sort_by_key(|(tick, _)| *tick);
+        events.truncate(limit);
+        let items: Vec<JobEvent> = events.into_iter().map(|(_, event)| event).collect();
+        let next = items.last().map_or(present, |last| Some(last.cursor.clone()));
+        Ok(Page { items, next })
+    }
+
+    fn enqueued_after(&mut self, tick: i64, limit: usize) -> Answer<Vec<(i64, JobEvent)>> {
+        let mut statement = self.statement(include_str!("sql/events_enqueued.sql"))?;
+        let mut rows = statement.query([tick, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+        let mut events = Vec::new();
+        while let Some(row) = rows.next()? {
+            events.push(self.event(row, JobEventKind::Enqueued)?);
+        }
+        Ok(events)
+    }
+
+    fn ended_after(
+        &mut self,
+        sql: &str,
+        from: &[&dyn rusqlite::ToSql],
+        events: &mut Vec<(i64, JobEvent)>,
+    ) -> Answer<()> {
+        let mut statement = self.statement(sql)?;
+        let mut rows = statement.query(from)?;
+        while let Some(row) = rows.next()? {
+            events.push(self.event(row, JobEventKind::Ended(state(row.get(4)?)?))?);
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, row: &SqlRow<'_>, kind: JobEventKind) -> Answer<(i64, JobEvent)> {
+        let tick: i64 = row.get(0)?;
+        let (queue, job_type) = self.names_of(row.get(2)?)?;
+        let (cursor, at) = (Cursor(tick.to_string()), time(row.get(3)?));
+        Ok((tick, JobEvent { cursor, at, job: JobId::from_uuid(uuid(row, 1)?), queue, job_type, kind }))
+    }
+}
+
+fn read_attempt(job: JobId, row: &SqlRow<'_>) -> Answer<AttemptRecord> {
+    let version = u64::try_from(row.get::<_, i64>(0)?).map_err(|error| Fault::broken(error.to_string()))?;
+    Ok(AttemptRecord {
+        id: AttemptId::of(job, version),
+        previous: version.checked_sub(1).filter(|version| *version > 0).map(|version| AttemptId::of(job, version)),
+        number: row.get(1)?,
+        generation: row.get(2)?,
+        lease_version: version,
+        worker: WorkerId::new(row.get_ref(6)?.as_str()?)?,
+        started_at: time(row.get(3)?),
+        ended_at: Some(time(row.get(4)?)),
+        outcome: Some(outcome_of(row.get(5)?)?),
+        failure: json(row, 7)?,
+    })
+}

@@ -1,0 +1,125 @@
+//! The small records: workers, workflows and the acts of operators.
+
+use rusqlite::{Row as SqlRow, params};
+
+use super::columns::{parse, state, text, time, uuid};
+use super::fault::Answer;
+use super::list::place;
+use super::tx::Tx;
+use crate::job::WorkflowId;
+use crate::store::answer::{ActRecord, Page, WorkerRecord};
+use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::workflow::WorkflowRecord;
+
+/// How many acts are kept; older ones are forgotten.
+const ACTS_KEPT: i64 = 10_000;
+
+impl Tx<'_> {
+    pub(super) fn announce(&mut self, report: &WorkerReport) -> Answer<()> {
+        let kept = params![report.id.as_str(), text(report), self.now.as_micros()];
+        self.statement(include_str!("sql/put_worker.sql"))?.execute(kept)?;
+        Ok(())
+    }
+
+    /// Workers heard of lately, by id.
+    pub(super) fn workers(&self) -> Answer<Vec<WorkerRecord>> {
+        let mut statement = self.statement(include_str!("sql/get_workers.sql"))?;
+        let mut rows = statement.query([self.now.minus(WORKER_LIVE).as_micros()])?;
+        let mut workers = Vec::new();
+        while let Some(row) = rows.next()? {
+            let WorkerReport { id, host, queues, types } = parse(row.get_ref(1)?.as_str()?)?;
+            let (started_at, seen_at) = (time(row.get(2)?), time(row.get(3)?));
+            workers.push(WorkerRecord { id, host, queues, types, started_at, seen_at });
+        }
+        Ok(workers)
+    }
+
+    pub(super) fn record_act(&mut self, act: &ActRecord) -> Answer<()> {
+        let changed = i64::try_from(act.changed).unwrap_or(i64::MAX);
+        let kept = params![act.at.as_micros(), act.by, act.act, act.target, changed, act.why];
+        self.statement(include_str!("sql/add_act.sql"))?.execute(kept)?;
+        self.statement(include_str!("sql/forget_acts.sql"))?.execute([ACTS_KEPT])?;
+        Ok(())
+    }
+
+    pub(super) fn acts(&self, after: Option<&Cursor>, limit: usize) -> Answer<Page<ActRecord>> {
+        let (before, limit) = (place(after)?.unwrap_or(i64::MAX), limit.clamp(1, PAGE_MAX));
+        let mut statement = self.statement(include_str!("sql/get_acts.sql"))?;
+        let read = |row: &SqlRow<'_>| {
+            let changed = u64::try_from(row.get::<_, i64>(5)?).unwrap_or_default();
+            let act = ActRecord {
+                at: time(row.get(1)?),
+                by: row.get(2)?,
+                act: row.get(3)?,
+                target: row.get(4)?,
+                changed,
+                why: row.get(6)?,
+            };
+            Ok((row.get::<_, i64>(0)?, act))
+        };
+        // One more than asked for tells whether there is a next page.
+        let rows = statement.query_map([before, i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)], read)?;
+        Ok(paged(rows.collect::<rusqlite::Result<_>>()?, limit))
+    }
+
+    pub(super) fn find_workflows(&mut self, ids: &[WorkflowId]) -> Answer<Vec<Option<WorkflowRecord>>> {
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            let mut statement = self.statement(include_str!("sql/get_workflow.sql"))?;
+            let mut rows = statement.query([id.as_uuid().into_bytes()])?;
+            let record = rows.next()?.map(read_workflow).transpose()?;
+            found.push(match record {
+                Some((_, record)) => Some(self.counted(record)?),
+                None => None,
+            });
+        }
+        Ok(found)
+    }
+
+    pub(super) fn list_workflows(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<WorkflowRecord>> {
+        let (before, limit) = (place(after)?.unwrap_or(i64::MAX), limit.clamp(1, PAGE_MAX));
+        let mut statement = self.statement(include_str!("sql/get_workflows.sql"))?;
+        let mut rows = statement.query([before, i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)])?;
+        let mut records = Vec::new();
+        while let Some(row) = rows.next()? {
+            records.push(read_workflow(row)?);
+        }
+        let page = paged(records, limit);
+        let items = page.items.into_iter().map(|record| self.counted(record)).collect::<Answer<_>>()?;
+        Ok(Page { items, next: page.next })
+    }
+
+    /// Counts a workflow's jobs. A workflow is bounded, and so is this.
+    fn counted(&mut self, mut record: WorkflowRecord) -> Answer<WorkflowRecord> {
+        let mut statement = self.statement(include_str!("sql/count_workflow.sql"))?;
+        let mut rows = statement.query([record.id.as_uuid().into_bytes()])?;
+        while let Some(row) = rows.next()? {
+            let found: i64 = row.get(0)?;
+            let state = match u8::try_from(found) {
+                Ok(number) => state(number)?,
+                Err(_) => self.known(row.get(1)?)?.job.state,
+            };
+            record.counts[usize::from(state.number())] += 1;
+        }
+        Ok(record)
+    }
+}
+
+fn read_workflow(row: &SqlRow<'_>) -> Answer<(i64, WorkflowRecord)> {
+    let record = WorkflowRecord {
+        id: WorkflowId::from_uuid(uuid(row, 1)?),
+        name: row.get(2)?,
+        created_at: time(row.get(3)?),
+        counts: [0; 9],
+        pruned: u64::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
+    };
+    Ok((row.get(0)?, record))
+}
+
+/// A page of rows that were read with one more than asked for.
+fn paged<T>(mut rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|(seq, _)| Cursor(seq.to_string()));
+    Page { items: rows.into_iter().map(|(_, item)| item).collect(), next }
+}

@@ -1,0 +1,7 @@
+-- The next jobs of a lane and priority after a place, in claim order. ?1 lane, ?2 priority, ?3 and ?4 the last place
+-- (at, seq), ?5 now, ?6 how many at most. Primary key.
+select at, seq, kind, deadline, flags, attempt, failures, lost, generation, version
+from windlass_waiting
+where lane = ?1 and priority = ?2 and (at, seq) > (?3, ?4) and at <= ?5 and (deadline is null or deadline > ?5)
+order by at, seq
+limit ?6;

@@ -1,0 +1,4 @@
+-- Whether a job was ended by an attempt under this token with this outcome. ?1 seq, ?2 token, ?3 outcome. Primary key.
+select 1
+from windlass_done
+where seq = ?1 and token = ?2 and outcome = ?3;

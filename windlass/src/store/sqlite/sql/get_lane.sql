@@ -1,0 +1,4 @@
+-- A lane's names. ?1 lane.
+select queue, type
+from windlass_lane
+where lane = ?1;

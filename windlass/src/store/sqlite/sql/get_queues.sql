@@ -1,0 +1,3 @@
+-- Queues that were paused or resumed.
+select name, paused
+from windlass_queue;

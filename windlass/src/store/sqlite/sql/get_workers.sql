@@ -1,0 +1,5 @@
+-- Workers heard of since a moment, by id. ?1 the moment.
+select id, report, started_at, seen_at
+from windlass_worker
+where seen_at >= ?1
+order by id;

@@ -1,0 +1,8 @@
+-- Jobs that ended in a state other than COMPLETED after a place, oldest first. ?1 seq, ?2 how many at most, ?3 state.
+-- Index windlass_done_bad.
+select windlass_done.seq, windlass_job.lane, windlass_job.created_at
+from windlass_done
+join windlass_job on windlass_job.seq = windlass_done.seq
+where windlass_done.state = ?3 and windlass_done.state <> 5 and windlass_done.seq > ?1
+order by windlass_done.seq
+limit ?2;

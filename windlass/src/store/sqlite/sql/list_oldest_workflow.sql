@@ -1,0 +1,6 @@
+-- Jobs of a workflow after a place, oldest first. ?1 seq, ?2 how many at most, ?3 workflow. Index windlass_job_workflow.
+select seq, lane, created_at
+from windlass_job
+where workflow = ?3 and seq > ?1
+order by seq
+limit ?2;

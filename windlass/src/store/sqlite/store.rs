@@ -1,0 +1,161 @@
+//! The store's trait, each method sent to the writing thread or to a reader.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+
+use super::SqliteStore;
+use crate::error::Result;
+use crate::job::{
+    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
+};
+use crate::schedule::ScheduleRecord;
+use crate::store::Store;
+use crate::store::answer::*;
+use crate::store::request::*;
+use crate::time::Timestamp;
+use crate::workflow::{Submission, WorkflowRecord};
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn kind(&self) -> &'static str {
+        "sqlite"
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(self.clock.now())
+    }
+
+    async fn insert(&self, submission: Submission) -> Result<Inserted> {
+        let count = submission.jobs().len();
+        let attempted = if count == 1 { "enqueue a job".to_owned() } else { format!("enqueue {count} jobs") };
+        self.write(attempted, count, move |tx| tx.insert(&submission)).await
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        let attempted = match request.queues.as_slice() {
+            [(queue, _)] => format!("claim from queue {queue:?}"),
+            queues => format!("claim from {} queues", queues.len()),
+        };
+        let request = request.clone();
+        self.write(attempted, request.limit.min(CALL_MAX), move |tx| tx.claim(&request)).await
+    }
+
+    async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
+        let leases = leases.to_vec();
+        let attempted = format!("extend {} leases", leases.len());
+        self.write(attempted, leases.len(), move |tx| tx.extend(&leases, lease_time)).await
+    }
+
+    async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>> {
+        let saves = saves.to_vec();
+        self.write(format!("save for {} jobs", saves.len()), saves.len(), move |tx| tx.save(&saves)).await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+        let settlements = settlements.to_vec();
+        let attempted = format!("settle {} jobs", settlements.len());
+        self.write(attempted, settlements.len(), move |tx| tx.settle(&settlements)).await
+    }
+
+    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
+        let request = request.clone();
+        self.write("do upkeep".to_owned(), request.limit, move |tx| tx.upkeep(&request)).await
+    }
+
+    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let ids = ids.to_vec();
+        self.readers.read("find jobs", move |tx| tx.find(&ids)).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        let query = query.clone();
+        self.readers.read("list jobs", move |tx| tx.list(&query)).await
+    }
+
+    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
+        let filter = filter.clone();
+        self.readers.read("count jobs", move |tx| tx.count_matching(&filter, cap)).await
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
+        self.readers.read("read attempts", move |tx| tx.attempts(job)).await
+    }
+
+    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
+        self.readers.read("read logs", move |tx| tx.logs(job)).await
+    }
+
+    async fn explain(&self, job: JobId) -> Result<Explanation> {
+        self.readers.read("explain a job", move |tx| tx.explain(job)).await
+    }
+
+    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
+        let after = after.cloned();
+        self.readers.read("read events", move |tx| tx.events(after.as_ref(), limit)).await
+    }
+
+    async fn totals(&self) -> Result<Totals> {
+        self.readers.read("read totals", |tx| tx.totals()).await
+    }
+
+    async fn operate(&self, operation: &Operation) -> Result<Operated> {
+        let operation = operation.clone();
+        let attempted = format!("{} jobs", operation.act.name());
+        self.write(attempted, 1, move |tx| tx.operate(&operation)).await
+    }
+
+    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
+        let after = after.cloned();
+        self.readers.read("read acts", move |tx| tx.acts(after.as_ref(), limit)).await
+    }
+
+    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
+        let (queue, by) = (queue.clone(), by.map(str::to_owned));
+        let attempted = format!("{} queue {queue:?}", if paused { "pause" } else { "resume" });
+        self.write(attempted, 1, move |tx| tx.set_paused(&queue, paused, by.as_deref())).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        self.readers.read("read queues", |tx| tx.queues()).await
+    }
+
+    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+        let worker = worker.clone();
+        self.write("announce a worker".to_owned(), 1, move |tx| tx.announce(&worker)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        self.readers.read("read workers", |tx| tx.workers()).await
+    }
+
+    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
+        let edit = edit.clone();
+        let attempted = format!("change schedule {:?}", edit.name());
+        self.write(attempted, 1, move |tx| tx.edit_schedule(&edit)).await
+    }
+
+    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
+        let after = after.map(str::to_owned);
+        self.readers.read("read schedules", move |tx| tx.list_schedules(after.as_deref(), limit)).await
+    }
+
+    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
+        let ids = ids.to_vec();
+        self.readers.read("find workflows", move |tx| tx.find_workflows(&ids)).await
+    }
+
+    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
+        let after = after.cloned();
+        self.readers.read("list workflows", move |tx| tx.list_workflows(after.as_ref(), limit)).await
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.wakes.subscribe()
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.readers.read("check the file", |tx| tx.check()).await
+    }
+}

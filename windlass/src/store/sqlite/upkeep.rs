@@ -1,0 +1,165 @@
+//! Upkeep: lifetimes, expired leases, schedules, retention; each at most `limit` in one step.
+
+use super::fault::Answer;
+use super::rows::kind_state;
+use super::tx::Tx;
+use crate::job::{Outcome, State, Verdict};
+use crate::store::answer::UpkeepReport;
+use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
+use crate::time::Timestamp;
+
+/// How many rows one step looks at for each row it may deal with: some turn out to need nothing.
+const LOOKS: usize = 10;
+/// How many ticks back an end that left `done` can still be read as an event.
+const PAST_ENDS_KEPT: i64 = 100_000;
+/// Free pages that are kept for jobs to come: 4 MiB of pages of 4 KiB.
+const SPARE_PAGES_KEPT: i64 = 1024;
+/// Gives back free pages; few in one step, because claims wait meanwhile.
+const GIVE_PAGES_BACK: &str = "pragma incremental_vacuum(256)";
+
+impl Tx<'_> {
+    pub(super) fn upkeep(&mut self, request: &Upkeep) -> Answer<UpkeepReport> {
+        let limit = request.limit.max(1);
+        let (lifetimes, more_lifetimes) = self.end_lifetimes(limit)?;
+        let expired = self.take_back_leases(limit)?;
+        let fired = self.fire_schedules(limit)?;
+        let pruned = self.prune(&request.retention, limit)?;
+        self.let_fall_due(limit)?;
+        self.give_space_back()?;
+        let silent = self.now.minus(WORKER_LIVE).as_micros();
+        self.statement(include_str!("sql/forget_workers.sql"))?.execute([silent])?;
+        self.statement(include_str!("sql/forget_past_ends.sql"))?.execute([self.ticks() - PAST_ENDS_KEPT])?;
+        let more = more_lifetimes || [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
+        Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
+    }
+
+    /// S15: whatever the state, and whoever holds the job.
+    fn end_lifetimes(&mut self, limit: usize) -> Answer<(usize, bool)> {
+        let looks = limit.saturating_mul(LOOKS);
+        let mut ended = 0;
+        for (count, (deadline, seq)) in self.due_lifetimes(looks)?.into_iter().enumerate() {
+            if ended == limit {
+                return Ok((ended, true));
+            }
+            self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline, seq])?;
+            // The job may have ended long ago, or been given a new lifetime by a requeue.
+            if let Some(mut stored) = self.load(seq)?.filter(|stored| !stored.job.state.is_terminal())
+                && stored.job.deadline.is_some_and(|deadline| deadline <= self.now)
+            {
+                self.apply(&mut stored, &Verdict::of_lifetime(), Outcome::Revoked)?;
+                self.conclude(stored)?;
+                ended += 1;
+            }
+            if count + 1 == looks {
+                return Ok((ended, true));
+            }
+        }
+        Ok((ended, false))
+    }
+
+    fn due_lifetimes(&self, looks: usize) -> Answer<Vec<(i64, i64)>> {
+        let mut statement = self.statement(include_str!("sql/due_lifetimes.sql"))?;
+        let from = [self.now.as_micros(), i64::try_from(looks).unwrap_or(i64::MAX)];
+        let rows = statement.query_map(from, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// S10, S11 and S14: nobody settled these in time.
+    fn take_back_leases(&mut self, limit: usize) -> Answer<usize> {
+        let mut statement = self.statement(include_str!("sql/expired_leases.sql"))?;
+        let from = [self.now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
+        let expired: Vec<i64> = statement.query_map(from, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let mut count = 0;
+        for seq in expired {
+            let mut stored = self.known(seq)?;
+            // The end of another job of this step may have ended this one.
+            if stored.job.state != State::Running {
+                continue;
+            }
+            let verdict = Verdict::of_expiry(&stored.job, &mut fastrand::f64);
+            if self.apply(&mut stored, &verdict, Outcome::Lost)?.is_terminal() {
+                self.conclude(stored)?;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn prune(&mut self, retention: &Retention, limit: usize) -> Answer<usize> {
+        let mut pruned = 0;
+        for state in State::ALL {
+            if let Some(horizon) = retention.horizon(state, self.now) {
+                pruned += self.prune_state(state, horizon, limit - pruned)?;
+            }
+        }
+        let mut statement = self.statement(include_str!("sql/expired_keys.sql"))?;
+        let from = [self.now.as_micros(), i64::try_from(limit - pruned).unwrap_or(i64::MAX)];
+        let read = |row: &rusqlite::Row<'_>| Ok([row.get::<_, String>(0)?, row.get::<_, String>(1)?]);
+        let keys: Vec<[String; 2]> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
+        let mut statement = self.statement(include_str!("sql/delete_key.sql"))?;
+        for key in keys {
+            statement.execute(key)?;
+            pruned += 1;
+        }
+        Ok(pruned)
+    }
+
+    /// Removes what ended in `state` at or before the horizon, but for jobs that an unfinished one depends on.
+    fn prune_state(&mut self, state: State, horizon: Timestamp, limit: usize) -> Answer<usize> {
+        let (mut pruned, mut looked, mut after) = (0, 0, 0);
+        while pruned < limit && looked < limit.saturating_mul(LOOKS) {
+            let mut statement = self.statement(include_str!("sql/prunable.sql"))?;
+            let from = [i64::from(state.number()), after, i64::try_from(limit).unwrap_or(i64::MAX)];
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?));
+            let ended: Vec<(i64, i64, i64)> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
+            let last_chunk = ended.len() < limit;
+            for (seq, ended, at) in ended {
+                after = ended;
+                looked += 1;
+                // Ends are in the order of time.
+                if at > horizon.as_micros() || pruned == limit {
+                    return Ok(pruned);
+                }
+                if self.needed_by(seq)?.is_none() {
+                    let stored = self.known(seq)?;
+                    self.remove(&stored)?;
+                    pruned += 1;
+                }
+            }
+            if last_chunk {
+                break;
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// Shortens the file when more than a quarter of it is free; what is free otherwise is used again.
+    fn give_space_back(&self) -> Answer<()> {
+        let free: i64 = self.statement("pragma freelist_count")?.query_row([], |row| row.get(0))?;
+        let all: i64 = self.statement("pragma page_count")?.query_row([], |row| row.get(0))?;
+        if free > SPARE_PAGES_KEPT.max(all / 4) {
+            // Each page is a step of the statement.
+            let mut statement = self.statement(GIVE_PAGES_BACK)?;
+            let mut pages = statement.query([])?;
+            while pages.next()?.is_some() {}
+        }
+        Ok(())
+    }
+
+    /// Writes down what the clock says already, so that counts stay cheap: what is due is SCHEDULED.
+    fn let_fall_due(&mut self, limit: usize) -> Answer<()> {
+        let mut statement = self.statement(include_str!("sql/due_waiting.sql"))?;
+        let from = [self.now.as_micros(), i64::try_from(limit.saturating_mul(LOOKS)).unwrap_or(i64::MAX)];
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?], row.get::<_, i64>(4)?))
+        };
+        let due: Vec<([i64; 4], i64)> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
+        let mut statement = self.statement(include_str!("sql/fall_due.sql"))?;
+        for (place, kind) in due {
+            statement.execute(place)?;
+            self.count(place[0], kind_state(kind)?, -1);
+            self.count(place[0], State::Scheduled, 1);
+        }
+        Ok(())
+    }
+}
