@@ -214,10 +214,11 @@ pub(super) async fn listen(shared: Arc<Shared>) {
             }
             Ok(Wake::CancelAsked(_)) => shared.beat_now.notify_one(),
             Ok(Wake::Ended(_)) => {}
+            // A cancel that was missed comes with the next heartbeat. Beating now would cost a busy worker dearly: on a
+            // store in memory every large batch of settlements overruns the listener.
             Err(RecvError::Lagged(_)) => {
                 shared.queues.iter().for_each(|queue| queue.hinted.store(true, Ordering::SeqCst));
                 shared.woken.notify_one();
-                shared.beat_now.notify_one();
             }
             Err(RecvError::Closed) => return,
         }
