@@ -58,7 +58,10 @@ pub(super) struct Link<'a> {
 
 enum Way<'a> {
     /// `None` only while it is dropped.
-    Own { object: Option<Object>, open: bool },
+    Own {
+        object: Option<Object>,
+        open: bool,
+    },
     Users(&'a tokio_postgres::Transaction<'a>),
 }
 
@@ -107,7 +110,11 @@ impl<'a> Link<'a> {
     pub(super) async fn batch(&self, statements: &str) -> std::result::Result<(), Fault> {
         match &self.way {
             Way::Own { object, .. } => {
-                object.as_ref().expect("a link has its connection until it is dropped").batch_execute(statements).await?;
+                object
+                    .as_ref()
+                    .expect("a link has its connection until it is dropped")
+                    .batch_execute(statements)
+                    .await?;
             }
             Way::Users(transaction) => transaction.batch_execute(statements).await?,
         }
