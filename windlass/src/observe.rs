@@ -56,7 +56,7 @@ const HEARTBEATS: &str = "windlass_heartbeats_total";
 const STORE_ERRORS: &str = "windlass_store_errors_total";
 const BUSY: &str = "windlass_slots_busy";
 const SLOTS: &str = "windlass_slots";
-const RESTARTS: &str = "windlass_fetch_restarts_total";
+const RESTARTS: &str = "windlass_loop_restarts_total";
 const STUCK: &str = "windlass_handlers_stuck_total";
 const UNSERVED: &str = "windlass_jobs_unserved";
 const UPKEEP: &str = "windlass_upkeep_total";
@@ -78,7 +78,7 @@ pub const METRICS: [Metric; 19] = [
     metric(STORE_ERRORS, Kind::Counter, &["call"], "Store calls of workers that failed"),
     metric(BUSY, Kind::Gauge, &["queue"], "Handlers running now"),
     metric(SLOTS, Kind::Gauge, &["queue"], "Handlers that may run at once"),
-    metric(RESTARTS, Kind::Counter, &["why"], "Restarts of a fetch loop that ended or stood still"),
+    metric(RESTARTS, Kind::Counter, &["loop", "why"], "Restarts of a worker's loop that ended or stood still"),
     metric(STUCK, Kind::Counter, &["type"], "Handlers that held their thread long past their execution timeout"),
     metric(UNSERVED, Kind::Gauge, &["queue"], "SCHEDULED jobs left in a queue served here, for want of a handler"),
     metric(UPKEEP, Kind::Counter, &["what"], "Rows that upkeep dealt with, by kind"),
@@ -135,8 +135,8 @@ pub(crate) fn store_error(call: &'static str) {
     counter!(STORE_ERRORS, "call" => call).increment(1);
 }
 
-pub(crate) fn fetch_restarted(why: &'static str) {
-    counter!(RESTARTS, "why" => why).increment(1);
+pub(crate) fn loop_restarted(name: &'static str, why: &'static str) {
+    counter!(RESTARTS, "loop" => name, "why" => why).increment(1);
 }
 
 pub(crate) fn handler_stuck(job_type: &JobType) {

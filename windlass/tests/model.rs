@@ -41,6 +41,7 @@ fn assert_not_vacuous(report: &ModelReport) {
         ("gained a dependency", 20),
         ("requeued along", 8),
         ("asked to stop", 20),
+        ("ended twice", 5),
         ("webhook", 200),
         ("pruned", 100),
         ("refused: Conflict", 25),

@@ -30,39 +30,47 @@ pub(super) struct Decided {
 }
 
 /// A batch of decisions, in two columns as the store wants them.
-#[derive(Default)]
+///
+/// What is still in it when it is dropped will not be settled, and its leases are let go.
 struct Batch {
+    shared: Arc<Shared>,
     settlements: Vec<Settlement>,
     attempts: Vec<Arc<Attempt>>,
 }
 
 impl Batch {
-    fn push(&mut self, decided: Decided) {
-        self.settlements.push(decided.settlement);
-        self.attempts.push(decided.attempt);
-    }
-
     fn clear(&mut self) {
         self.settlements.clear();
         self.attempts.clear();
     }
 
     /// Gives up what no longer has a lease to be settled under.
-    fn drop_lapsed(&mut self, shared: &Shared) {
+    fn drop_lapsed(&mut self) {
         let now = Instant::now();
         for place in (0..self.attempts.len()).rev() {
             if self.attempts[place].holds_for(now, Duration::ZERO).is_none() {
-                give_up(shared, &self.attempts.remove(place), "its lease ran out before the store took it");
+                let attempt = self.attempts.remove(place);
                 self.settlements.remove(place);
+                give_up(&self.shared, &attempt, "its lease ran out before the store took it");
             }
         }
     }
 }
 
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.shared.held.remove_all(&self.attempts);
+    }
+}
+
+/// Where decisions wait; outlives a committer that panicked.
+pub(super) type Inbox = Arc<tokio::sync::Mutex<mpsc::Receiver<Decided>>>;
+
 /// Settles what the runners decide, until the last of them is gone.
-pub(super) async fn run(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Decided>) {
+pub(super) async fn run(shared: Arc<Shared>, inbox: Inbox) {
+    let mut inbox = inbox.lock().await;
     let mut arrived = Vec::with_capacity(BATCH_MAX);
-    let mut batch = Batch::default();
+    let mut batch = Batch { shared: Arc::clone(&shared), settlements: Vec::new(), attempts: Vec::new() };
     while inbox.recv_many(&mut arrived, BATCH_MAX).await > 0 {
         // Handlers that are about to end come along.
         tokio::task::yield_now().await;
@@ -71,12 +79,11 @@ pub(super) async fn run(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Decided>)
         {
             arrived.push(decided);
         }
-        arrived.drain(..).for_each(|decided| batch.push(decided));
-        tokio::select! {
-            biased;
-            () = shared.aborted.cancelled() => return,
-            () = commit(&shared, &mut batch) => {}
+        for Decided { settlement, attempt } in arrived.drain(..) {
+            batch.settlements.push(settlement);
+            batch.attempts.push(attempt);
         }
+        commit(&shared, &mut batch).await;
         batch.clear();
     }
 }
@@ -98,7 +105,7 @@ async fn commit(shared: &Shared, batch: &mut Batch) {
         }
         tokio::time::sleep(shared.jittered(pause)).await;
         pause = (pause * 2).min(PAUSE.1);
-        batch.drop_lapsed(shared);
+        batch.drop_lapsed();
         if batch.attempts.is_empty() {
             return;
         }
@@ -113,6 +120,7 @@ async fn settle_apart(shared: &Shared, batch: &mut Batch) {
                 if let Some(answer) = answers.pop() {
                     answer_one(shared, settlement.outcome(), attempt, answer).await;
                 }
+                shared.held.remove(&attempt.lease_key());
             }
             Err(error) => give_up(shared, attempt, &error.to_string()),
         }
@@ -122,10 +130,11 @@ async fn settle_apart(shared: &Shared, batch: &mut Batch) {
 async fn answer_all(shared: &Shared, batch: &Batch, answers: Vec<Settled>) {
     debug_assert_eq!(answers.len(), batch.attempts.len(), "a store answers for each settlement");
     observe::settle_batch(answers.len());
-    shared.held.remove_all(&batch.attempts);
     for ((settlement, attempt), answer) in batch.settlements.iter().zip(&batch.attempts).zip(answers) {
         answer_one(shared, settlement.outcome(), attempt, answer).await;
     }
+    // Only now: whoever waits for the last lease to go finds everything counted and told.
+    shared.held.remove_all(&batch.attempts);
 }
 
 async fn answer_one(shared: &Shared, outcome: Outcome, attempt: &Arc<Attempt>, answer: Settled) {
@@ -140,9 +149,8 @@ async fn answer_one(shared: &Shared, outcome: Outcome, attempt: &Arc<Attempt>, a
             observe::settlement_stale(stale);
             tracing::warn!(?attempt, %stale, outcome = outcome.as_str(), "a settlement came too late");
         }
-        Settled::Refused(error) => return refail(shared, attempt, error).await,
+        Settled::Refused(error) => refail(shared, attempt, error).await,
     }
-    shared.held.remove(&attempt.lease_key());
 }
 
 /// A completion that cannot be stored (a child names an unknown dependency) ends the job as a permanent failure.
@@ -159,7 +167,6 @@ async fn refail(shared: &Shared, attempt: &Arc<Attempt>, error: Error) {
         Ok(answer) => tracing::warn!(?attempt, ?answer, "a refused completion could not be failed"),
         Err(error) => give_up(shared, attempt, &error.to_string()),
     }
-    shared.held.remove(&attempt.lease_key());
 }
 
 fn count(shared: &Shared, attempt: &Attempt, outcome: Outcome) {

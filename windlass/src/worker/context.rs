@@ -3,6 +3,7 @@
 //! An [`Attempt`] is one execution: the job, its lease, and the orders that the runtime has for it. A [`Context`] is an
 //! attempt together with the worker's state, made for one handler. Everything that writes is fenced by the lease.
 
+use std::any::TypeId;
 use std::fmt;
 use std::ops::Deref;
 use std::pin::pin;
@@ -21,7 +22,7 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::job::{
     AttemptId, CancelAsked, DependencyKind, DependsOn, IntoNewJob, JobId, JobRecord, JobSpec, Lease, LeaseKey, Payload,
-    Progress, SPAWN_MAX,
+    Progress, SPAWN_MAX, Settlement,
 };
 use crate::store::{Claimed, Filter, PAGE_MAX, Save};
 
@@ -297,6 +298,17 @@ impl Attempt {
         Ok(children.len() - 1)
     }
 
+    /// The completion of this job, to be written in a transaction of the handler's own (rule X2).
+    ///
+    /// Afterwards the handler returns the same result, which then counts as already applied. If the transaction is
+    /// rolled back nothing has happened, and the handler fails as usual.
+    pub fn completion<T: Serialize + 'static>(&self, result: &T) -> Result<Settlement> {
+        let result = if TypeId::of::<T>() == TypeId::of::<()>() { None } else { Some(Payload::json(result)?) };
+        let settlement = self.lease_again().complete(result).spawn(lock(&self.children).clone())?;
+        settlement.check(self.around.client.limits_in_force())?;
+        Ok(settlement)
+    }
+
     /// The jobs that this one depends on, as they ended, in the order in which they were named (rule W5).
     ///
     /// Pruned ones are left out. What a FAN_IN waited for beside them is in [`spawned`](Self::spawned).
@@ -397,7 +409,7 @@ impl Attempt {
         lock(&self.lease).is_none()
     }
 
-    /// A lease to decide with once more, after the store refused the first decision without taking it.
+    /// A lease to decide with once more; the store takes one decision at most.
     pub(super) fn lease_again(&self) -> Lease {
         Lease::granted(&self.job, self.key.token)
     }

@@ -89,6 +89,10 @@ impl Fetcher {
     /// What to ask for now: hungry queues with room, within the free slots.
     fn request(&mut self) -> ClaimRequest {
         let shared = &self.shared;
+        if tokio::time::Instant::now() >= self.poll_at {
+            self.hungry.fill(true);
+            self.poll_at = tokio::time::Instant::now() + shared.jittered(shared.settings.poll_interval);
+        }
         let mut wishes = Vec::with_capacity(shared.queues.len());
         for (queue, served) in shared.queues.iter().enumerate() {
             self.hungry[queue] |= served.hinted.swap(false, Ordering::SeqCst);
@@ -154,7 +158,7 @@ impl Fetcher {
     }
 
     /// Waits for a hint, a free slot or the next poll.
-    async fn rest(&mut self) {
+    async fn rest(&self) {
         let shared = &self.shared;
         // Free slots are news only while a queue may have jobs for them.
         let hungry = self.hungry.contains(&true);
@@ -169,10 +173,7 @@ impl Fetcher {
             () = shared.around.stopping.cancelled() => {}
             () = shared.woken.notified() => {}
             () = shared.freed.notified() => {}
-            () = tokio::time::sleep_until(self.poll_at) => {
-                self.hungry.fill(true);
-                self.poll_at = tokio::time::Instant::now() + shared.jittered(shared.settings.poll_interval);
-            }
+            () = tokio::time::sleep_until(self.poll_at) => {}
         }
     }
 
@@ -213,10 +214,11 @@ pub(super) async fn listen(shared: Arc<Shared>) {
             }
             Ok(Wake::CancelAsked(_)) => shared.beat_now.notify_one(),
             Ok(Wake::Ended(_)) => {}
+            // A cancel that was missed comes with the next heartbeat. Beating now would cost a busy worker dearly: on a
+            // store in memory every large batch of settlements overruns the listener.
             Err(RecvError::Lagged(_)) => {
                 shared.queues.iter().for_each(|queue| queue.hinted.store(true, Ordering::SeqCst));
                 shared.woken.notify_one();
-                shared.beat_now.notify_one();
             }
             Err(RecvError::Closed) => return,
         }

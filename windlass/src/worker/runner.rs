@@ -36,17 +36,12 @@ pub(super) enum Ended {
 }
 
 /// Runs a claimed job, hands the decision to the committer, and only then gives the slot back.
-pub(super) async fn run(slot: Slot, committer: mpsc::Sender<Decided>) {
-    let (shared, attempt) = (Arc::clone(&slot.shared), Arc::clone(&slot.attempt));
-    let ended = execute(&shared, &attempt).await;
-    match decide(&shared, &attempt, ended) {
-        Some(settlement) => {
-            // The committer outlives every runner, except when the worker aborts.
-            let _ = committer.send(Decided { settlement, attempt }).await;
-        }
-        None => shared.held.remove(&attempt.lease_key()),
+pub(super) async fn run(mut slot: Slot, committer: mpsc::Sender<Decided>) {
+    let ended = execute(&slot.shared, &slot.attempt).await;
+    if let Some(settlement) = decide(&slot.shared, &slot.attempt, ended) {
+        let attempt = Arc::clone(&slot.attempt);
+        slot.handed_over = committer.send(Decided { settlement, attempt }).await.is_ok();
     }
-    drop(slot);
 }
 
 /// Runs the handler to whatever end it comes to.

@@ -79,6 +79,7 @@ pub(super) struct Tally {
     pub(super) dropped: AtomicUsize,
     pub(super) released: AtomicUsize,
     pub(super) interrupted: AtomicUsize,
+    pub(super) abandoned: AtomicUsize,
 }
 
 impl Shared {
@@ -179,20 +180,22 @@ impl Shared {
 pub(super) struct Slot {
     pub(super) shared: Arc<Shared>,
     pub(super) attempt: Arc<Attempt>,
+    /// Whether the committer has the decision; until then the lease goes with the slot.
+    pub(super) handed_over: bool,
 }
 
 impl Slot {
     pub(super) fn take(shared: &Arc<Shared>, attempt: Arc<Attempt>) -> Self {
         shared.busy.fetch_add(1, Ordering::SeqCst);
         shared.queues[attempt.queue].busy.fetch_add(1, Ordering::SeqCst);
-        Slot { shared: Arc::clone(shared), attempt }
+        Slot { shared: Arc::clone(shared), attempt, handed_over: false }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            // A destructor in the handler panicked: nobody will settle this, so its lease must be let go.
+        if !self.handed_over {
+            // Nobody will settle this: the lease is lost, or the task was dropped or panicked. It must be let go.
             self.shared.held.remove(&self.attempt.lease_key());
         }
         let shared = &self.shared;

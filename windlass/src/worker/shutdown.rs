@@ -17,7 +17,7 @@ use super::committer::{self, Decided};
 use super::context::Order;
 use super::fetcher::{self, Pulse};
 use super::shared::Shared;
-use super::upkeep;
+use super::{heartbeat, upkeep};
 use crate::job::WorkerId;
 use crate::observe;
 
@@ -25,6 +25,8 @@ use crate::observe;
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// How often that is looked at, and the pause before a loop that ended is started again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a claim that is under way at shutdown is waited for; what it brings is then given back.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a handler that holds its thread is waited for, once it was told to stop.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -130,60 +132,121 @@ impl Shared {
             released: tally.released.load(Ordering::SeqCst),
             interrupted: tally.interrupted.load(Ordering::SeqCst),
             dropped: tally.dropped.load(Ordering::SeqCst),
-            abandoned: self.held.len(),
+            abandoned: tally.abandoned.load(Ordering::SeqCst) + self.held.len(),
         }
     }
 }
 
 /// Runs the parts of a worker and ends them in order.
 async fn conduct(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Stopped {
+    // However this ends, heartbeats must not keep alive what nobody runs.
+    let finished = shared.finished.clone().drop_guard();
     // A runner waits here, with its slot taken, while the store is slower than the handlers.
     let (decided, inbox) = mpsc::channel(shared.capacity.clamp(64, 10_000));
-    let committer = tokio::spawn(committer::run(Arc::clone(&shared), inbox));
-    tokio::spawn(fetcher::listen(Arc::clone(&shared)));
-    tokio::spawn(upkeep::run(Arc::clone(&shared)));
+    let inbox: committer::Inbox = Arc::new(tokio::sync::Mutex::new(inbox));
+    let listening = keep_up("listen", &shared, || fetcher::listen(Arc::clone(&shared)));
+    let upkeep = keep_up("upkeep", &shared, || upkeep::run(Arc::clone(&shared)));
+    let committer = keep_up("commit", &shared, || committer::run(Arc::clone(&shared), Arc::clone(&inbox)));
+    let beating = keep_beating(&shared, heartbeat);
     let ending = async {
         fetch(&shared, &decided).await;
         drop(decided);
         finish_handlers(&shared).await;
-        // The runners' senders are gone, so this ends with the last settlement. One that blocks its thread still has
-        // its own; its job was given back without it.
-        if shared.busy() == 0 && committer.await.is_err() {
-            tracing::error!("the committer ended out of order");
-        }
+        flushed(&shared).await;
         shared.finished.cancel();
-        let _ = heartbeat.await;
     };
     tokio::select! {
         biased;
         () = shared.aborted.cancelled() => {}
-        () = ending => {}
+        // Each but the last goes on until the worker is finished.
+        _ = async { tokio::join!(listening, upkeep, committer, beating, ending) } => {}
     }
     let words = shared.last_words();
-    shared.finished.cancel();
     shared.held.clear();
+    drop(finished);
     words
+}
+
+/// Keeps a loop going that ends only when its work is done: one that panics is started again.
+async fn keep_up<F>(name: &'static str, shared: &Arc<Shared>, start: impl Fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        let mut task = AbortOnDrop(tokio::spawn(start()));
+        let ended = tokio::select! {
+            biased;
+            ended = &mut task.0 => ended,
+            () = shared.finished.cancelled() => return,
+        };
+        if ended.is_ok() {
+            return;
+        }
+        observe::loop_restarted(name, "panicked");
+        tracing::error!(name, "a loop of the worker panicked; it is started again");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Keeps the heartbeat thread going until the worker is finished.
+async fn keep_beating(shared: &Arc<Shared>, mut heartbeat: oneshot::Receiver<()>) {
+    loop {
+        let _ = heartbeat.await;
+        if shared.finished.is_cancelled() {
+            return;
+        }
+        observe::loop_restarted("heartbeat", "panicked");
+        tracing::error!("the heartbeat thread panicked; it is started again");
+        heartbeat = loop {
+            match heartbeat::start(shared) {
+                Ok(heartbeat) => break heartbeat,
+                Err(error) => tracing::error!(%error, "no heartbeat thread; trying again"),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        };
+    }
+}
+
+/// A task that does not outlive who waits for it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Keeps a fetch loop going until the worker stops: one that ends or stands still is replaced.
 async fn fetch(shared: &Arc<Shared>, decided: &mpsc::Sender<Decided>) {
     loop {
         let pulse = Arc::new(Pulse::new());
-        let mut task = tokio::spawn(fetcher::run(Arc::clone(shared), decided.clone(), Arc::clone(&pulse)));
+        let mut task = AbortOnDrop(tokio::spawn(fetcher::run(Arc::clone(shared), decided.clone(), Arc::clone(&pulse))));
         let why = tokio::select! {
             biased;
-            _ = &mut task => "ended",
-            () = stalled(shared, &pulse) => {
-                task.abort();
-                "stalled"
-            }
+            _ = &mut task.0 => "ended",
+            () = stalled(shared, &pulse) => "stalled",
+            () = overstayed(shared) => "overstayed",
         };
         if shared.is_stopping() {
             return;
         }
-        observe::fetch_restarted(why);
+        observe::loop_restarted("fetch", why);
         tracing::error!(why, "the fetch loop is started again");
+        drop(task);
         let _ = tokio::time::timeout(LOOK_EVERY, shared.around.stopping.cancelled()).await;
+    }
+}
+
+/// Waits until a claim that was under way when the worker began to stop has had its time.
+async fn overstayed(shared: &Shared) {
+    shared.around.stopping.cancelled().await;
+    tokio::time::sleep(CLAIM_PATIENCE).await;
+}
+
+/// Waits until every decision is durable or given up.
+async fn flushed(shared: &Shared) {
+    while shared.held.len() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -233,8 +296,11 @@ async fn give_back_stuck(shared: &Shared) {
     match shared.store().settle(&settlements).await {
         Ok(answers) => {
             shared.tally.interrupted.fetch_add(answers.len(), Ordering::SeqCst);
-            shared.held.remove_all(&attempts);
         }
-        Err(error) => tracing::warn!(%error, "cannot give jobs back; their leases will expire"),
+        Err(error) => {
+            shared.tally.abandoned.fetch_add(attempts.len(), Ordering::SeqCst);
+            tracing::warn!(%error, "cannot give jobs back; their leases will expire");
+        }
     }
+    shared.held.remove_all(&attempts);
 }

@@ -119,6 +119,24 @@ async fn w_children_come_with_the_completion_and_a_fan_in_waits_for_them(setup: 
     running.stop().await;
 }
 
+async fn x2_a_completion_written_by_the_handler_itself_counts_once(setup: Setup) {
+    let handler = async |_: Number, cx: Context| {
+        cx.spawn(Split(1))?;
+        // What complete_in_tx does, without the transaction.
+        let answers = cx.client().store().settle(&[cx.completion(&7u64)?]).await?;
+        assert!(matches!(answers[0], windlass::store::Settled::Applied(State::Completed)), "{answers:?}");
+        Ok(7u64)
+    };
+    let running = setup.worker(1).handle(handler).start().await.expect("start");
+    let id = setup.number(1).await;
+    let job = setup.reaches(id, State::Completed).await;
+    assert_eq!(job.result.expect("a result").decode::<u64>().expect("a number"), 7);
+    let stopped = running.stop().await;
+    assert_eq!((stopped.settled, stopped.abandoned), (1, 0));
+    assert_eq!(setup.client.totals().await.expect("totals").accepted, 2, "one child, once");
+    assert_eq!(setup.client.attempts(id).await.expect("attempts").len(), 1);
+}
+
 async fn a_failed_attempt_has_no_children(setup: Setup) {
     let handler = async |_: Split, cx: Context| {
         cx.spawn(Number(1))?;
@@ -215,6 +233,7 @@ on_every_store!(
     r4_a_checkpoint_is_there_for_the_next_attempt,
     l2_a_write_under_a_lost_lease_is_refused,
     w_children_come_with_the_completion_and_a_fan_in_waits_for_them,
+    x2_a_completion_written_by_the_handler_itself_counts_once,
     a_failed_attempt_has_no_children,
     w6_the_finaliser_of_a_chord_runs_once_with_all_results,
     n4_middleware_wraps_in_order_and_hooks_hear_of_it,

@@ -86,6 +86,50 @@ async fn d6_an_outcome_whose_lease_ran_out_is_dropped_and_the_job_runs_again() {
 }
 
 #[tokio::test]
+async fn a_worker_survives_a_store_that_panics() {
+    let (setup, faults) = real_time().faulty();
+    faults.settle_panics.store(1, Ordering::SeqCst);
+    faults.extend_panics.store(1, Ordering::SeqCst);
+    let handler = async |job: Number, _: Context| {
+        tokio::time::sleep(Duration::from_millis(job.0)).await;
+        Ok(())
+    };
+    let worker = setup.worker(2).lease_time(Duration::from_millis(1500));
+    let running = worker.handle(handler).start().await.expect("start");
+    let (short, long) = (setup.number(0).await, setup.number(3000).await);
+    // The outcome of the short one went down with the committer, so it runs again when its lease is over.
+    assert_eq!(setup.reaches(short, State::Completed).await.attempt, 2);
+    // The long one outlives two leases: the heartbeat thread was started again in time.
+    assert_eq!(setup.reaches(long, State::Completed).await.attempt, 1);
+    assert_eq!(faults.extend_panics.load(Ordering::SeqCst), 0, "the fault happened");
+    assert_eq!(running.stop().await.abandoned, 0);
+}
+
+/// A runtime that is dropped takes the handlers with it, and nothing keeps their leases alive.
+#[test]
+fn a_dropped_runtime_lets_its_leases_expire() {
+    let (setup, faults) = real_time().faulty();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let running = runtime.block_on(async {
+        let hang = async |_: Number, _: Context| {
+            std::future::pending::<()>().await;
+            Ok(())
+        };
+        let worker = setup.worker(1).lease_time(Duration::from_millis(200));
+        let running = worker.handle(hang).start().await.expect("start");
+        let id = setup.number(1).await;
+        setup.reaches(id, State::Running).await;
+        running
+    });
+    drop(runtime);
+    std::thread::sleep(Duration::from_millis(300));
+    let beats = faults.extend_calls.load(Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(faults.extend_calls.load(Ordering::SeqCst), beats, "no heartbeat after the runtime is gone");
+    drop(running);
+}
+
+#[tokio::test]
 async fn l7_the_job_of_a_dead_worker_runs_again_within_a_second_of_its_lease() {
     let setup = real_time();
     let hang = async |_: Number, _: Context| {

@@ -3,10 +3,12 @@
 #[macro_use]
 mod support;
 
+mod chaos;
 mod client;
 mod context;
 mod drained;
 mod leases;
+mod metrics;
 mod outcomes;
 mod pipeline;
 mod schedules;

@@ -140,13 +140,16 @@ on_every_store!(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn n3_the_job_of_a_blocked_handler_is_given_back() {
     let setup = memory().await;
-    let handler = async |_: Number, _: Context| {
+    let started = Arc::new(AtomicUsize::new(0));
+    let handler = async |_: Number, cx: Context<Arc<AtomicUsize>>| {
+        cx.state.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(Duration::from_secs(8));
         Ok(())
     };
-    let running = setup.worker(1).grace(Duration::from_millis(10)).handle(handler).start().await.expect("start");
+    let worker = Worker::new(&setup.client).with_state(started.clone()).queue("default", 1);
+    let running = worker.grace(Duration::from_millis(10)).handle(handler).start().await.expect("start");
     let id = setup.number(1).await;
-    setup.reaches(id, State::Running).await;
+    until("it started", || async { started.load(Ordering::SeqCst) == 1 }).await;
     let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");
     assert_eq!((stopped.interrupted, stopped.abandoned), (1, 0));
     assert_eq!(setup.client.job(id).await.expect("job").state, State::Scheduled);

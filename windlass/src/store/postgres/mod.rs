@@ -327,8 +327,8 @@ impl Store for PostgresStore {
         workers.await.map_err(|fault| fault.into_error("list workers"))
     }
 
-    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
-        let answer: Result<ScheduleEdited, Fault> = in_unit!(self.inner, unit, unit.edit_schedule(edit).await);
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        let answer: Result<ScheduleEdited, Fault> = in_unit!(self.inner, unit, unit.edit_schedule(edit, by).await);
         answer.map_err(|fault| fault.into_error("edit a schedule"))
     }
 

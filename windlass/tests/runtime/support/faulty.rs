@@ -29,6 +29,10 @@ pub(crate) struct Faults {
     pub(crate) settle_answer: AtomicUsize,
     /// Settlements that fail for good as long as there is more than one in the call.
     pub(crate) settle_together: AtomicUsize,
+    /// Settle calls that panic before anything is written.
+    pub(crate) settle_panics: AtomicUsize,
+    /// Heartbeats that panic.
+    pub(crate) extend_panics: AtomicUsize,
     /// Enqueues that never answer.
     pub(crate) insert_hangs: AtomicUsize,
     /// Settle calls made.
@@ -92,6 +96,7 @@ impl Store for FaultyStore {
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
         self.faults.extend_calls.fetch_add(1, Ordering::SeqCst);
+        assert!(!happens(&self.faults.extend_panics), "a heartbeat that panics, as told");
         if happens(&self.faults.extend) {
             return Err(unavailable("extend"));
         }
@@ -104,6 +109,7 @@ impl Store for FaultyStore {
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
         self.faults.settle_calls.fetch_add(1, Ordering::SeqCst);
+        assert!(!happens(&self.faults.settle_panics), "a settle that panics, as told");
         if happens(&self.faults.settle) {
             return Err(unavailable("settle"));
         }
@@ -174,8 +180,8 @@ impl Store for FaultyStore {
         self.inner.workers().await
     }
 
-    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
-        self.inner.edit_schedule(edit).await
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        self.inner.edit_schedule(edit, by).await
     }
 
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {

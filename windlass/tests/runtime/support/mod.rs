@@ -77,6 +77,10 @@ impl Setup {
     /// Waits until a job is in a state.
     pub(crate) async fn reaches(&self, id: JobId, state: State) -> JobRecord {
         until(&format!("{id} is {state}"), || async { self.client.job(id).await.expect("a job").state == state }).await;
+        // On a runtime of one thread, a job that was just claimed has then started.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
         self.client.job(id).await.expect("a job")
     }
 }

@@ -1,0 +1,83 @@
+//! Every example runs, and prints what it should.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn first_job() {
+    assert_eq!(run("first_job"), "COMPLETED: hello, Ada\n");
+}
+
+#[test]
+fn worker_state() {
+    assert_eq!(
+        run("worker_state"),
+        "billed 100 cents, 100 so far\nbilled 7 cents, 107 so far\nbilled 30 cents, 137 so far\n"
+    );
+}
+
+#[test]
+fn retries() {
+    let expected = "retried 1, failed 1, snoozed 1\nCOMPLETED after 3 attempts, 2 failures\n\
+                    FAILED after 1 attempts, 1 failures\nCOMPLETED after 2 attempts, 0 failures\n";
+    assert_eq!(run("retries"), expected);
+}
+
+#[test]
+fn workflow() {
+    let expected =
+        "order 42 closed: packed because order 42 is paid, receipt sent because order 42 is paid\nCompleted\n";
+    assert_eq!(run("workflow"), expected);
+}
+
+#[test]
+fn schedules() {
+    let printed = run("schedules");
+    assert!(printed.contains("nightly for 2026-01-01T02:00:00.000000Z\n"), "03:00 in Berlin: {printed}");
+    assert_eq!(printed.matches("six-hourly for").count(), 4, "{printed}");
+    assert!(printed.ends_with("1 after two weeks\n"), "{printed}");
+}
+
+#[test]
+fn checkpoint() {
+    let expected = "attempt 1 begins at row 0\nattempt 2 begins at row 300\nattempt 3 begins at row 1000\n\
+                    COMPLETED: 1000 rows\n";
+    assert_eq!(run("checkpoint"), expected);
+}
+
+#[test]
+fn testing() {
+    assert_eq!(run("testing"), "all as expected\n");
+}
+
+#[test]
+fn shutdown() {
+    assert_eq!(run("shutdown"), "settled 2, of these interrupted 1\nshort: COMPLETED, long: SCHEDULED\n");
+}
+
+#[test]
+fn every_example_is_run_here() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let tests = include_str!("examples.rs");
+    for entry in std::fs::read_dir(folder).expect("the folder can be listed") {
+        let name = entry.expect("an entry").file_name().into_string().expect("a plain name");
+        let name = name.trim_end_matches(".rs");
+        assert!(tests.contains(&format!("run(\"{name}\")")), "{name} is not run by tests/examples.rs");
+    }
+}
+
+/// Runs an example, which cargo builds beside this test; gives what it printed.
+fn run(name: &str) -> String {
+    let program = folder().join(name);
+    let output = Command::new(&program).output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run {program:?} (cargo build --examples): {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} failed: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// This test lies in target/…/deps, examples in target/…/examples.
+fn folder() -> PathBuf {
+    let test = std::env::current_exe().expect("this program has a path");
+    test.parent().and_then(Path::parent).expect("it lies in deps").join("examples")
+}

@@ -1,0 +1,138 @@
+//! What a worker tells the recorder of metrics (rule N6).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use windlass::observe::METRICS;
+use windlass::{Context, Failure, NewJob, Payload, State};
+
+use crate::support::{Number, memory, until};
+
+/// A recorder that writes down sums.
+#[derive(Clone, Default)]
+struct Sums(Arc<Mutex<BTreeMap<String, f64>>>);
+
+struct Sum(Sums, String);
+
+impl Sums {
+    fn of(&self, key: &Key) -> Arc<Sum> {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        Arc::new(Sum(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+    }
+
+    fn get(&self, name: &str) -> f64 {
+        self.0.lock().expect("lock").get(name).copied().unwrap_or(f64::NAN)
+    }
+}
+
+impl Sum {
+    fn add(&self, value: f64) {
+        *self.0.0.lock().expect("lock").entry(self.1.clone()).or_default() += value;
+    }
+}
+
+impl CounterFn for Sum {
+    fn increment(&self, value: u64) {
+        self.add(value as f64);
+    }
+
+    fn absolute(&self, value: u64) {
+        self.add(value as f64);
+    }
+}
+
+impl GaugeFn for Sum {
+    fn increment(&self, value: f64) {
+        self.add(value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.add(-value);
+    }
+
+    fn set(&self, value: f64) {
+        self.0.0.lock().expect("lock").insert(self.1.clone(), value);
+    }
+}
+
+impl HistogramFn for Sum {
+    fn record(&self, _: f64) {
+        self.add(1.0);
+    }
+}
+
+impl Recorder for Sums {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.of(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.of(key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.of(key))
+    }
+}
+
+#[tokio::test]
+async fn n6_every_step_is_counted_and_no_name_is_unknown() {
+    let sums = Sums::default();
+    let _recording = metrics::set_default_local_recorder(&sums);
+    windlass::observe::describe();
+    let setup = memory().await;
+    let handler = async |job: Number, _: Context| match job.0 {
+        0 => Ok(()),
+        _ => Err(Failure::permanent("no", "no")),
+    };
+    setup.client.enqueue(NewJob::new("strange", Payload::default())).await.expect("enqueue");
+    setup.client.enqueue_all([Number(0), Number(0), Number(1)]).await.expect("enqueue");
+    let running = setup.worker(2).handle(handler).start().await.expect("start");
+    let failed = usize::from(State::Failed.number());
+    until("it failed", || async { setup.client.totals().await.expect("totals").states[failed] == 1 }).await;
+    running.stop().await;
+    // A second worker has nothing to do, and says so in its first words.
+    let idle = setup.worker(2).handle(handler).start().await.expect("start");
+    until("it told", || async { sums.get("windlass_slots{queue=default}") == 2.0 }).await;
+    idle.stop().await;
+    for (name, expected) in [
+        ("windlass_jobs_enqueued_total{existing=false}", 4.0),
+        ("windlass_jobs_claimed_total{queue=default,type=number}", 3.0),
+        ("windlass_attempts_ended_total{queue=default,type=number,outcome=completed}", 2.0),
+        ("windlass_attempts_ended_total{queue=default,type=number,outcome=failed}", 1.0),
+        ("windlass_job_wait_seconds{queue=default,type=number}", 3.0),
+        ("windlass_job_run_seconds{queue=default,type=number}", 3.0),
+    ] {
+        assert_eq!(sums.get(name), expected, "{name}");
+    }
+    for key in sums.0.lock().expect("lock").keys() {
+        let (name, labels) = key.split_once('{').expect("a name and labels");
+        let metric =
+            METRICS.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is not listed"));
+        let labels: Vec<&str> =
+            labels.trim_end_matches('}').split(',').filter_map(|label| label.split('=').next()).collect();
+        let labels: Vec<&str> = labels.into_iter().filter(|label| !label.is_empty()).collect();
+        assert_eq!(labels, metric.labels, "{name}");
+    }
+}
+
+/// In virtual time: the gauge follows the worker's words, every ten seconds.
+#[tokio::test(start_paused = true)]
+async fn n1b_jobs_without_a_handler_show_in_a_gauge() {
+    let sums = Sums::default();
+    let _recording = metrics::set_default_local_recorder(&sums);
+    let setup = memory().await;
+    let running = setup.worker(2).handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    setup.client.enqueue(NewJob::new("strange", Payload::default())).await.expect("enqueue");
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!(sums.get("windlass_jobs_unserved{queue=default}"), 1.0);
+    running.stop().await;
+}
