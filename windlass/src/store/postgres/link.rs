@@ -59,7 +59,7 @@ pub(super) struct Link<'a> {
 enum Way<'a> {
     /// `None` only while it is dropped.
     Own {
-        object: Option<Object>,
+        object: Option<Box<Object>>,
         open: bool,
     },
     Users(&'a tokio_postgres::Transaction<'a>),
@@ -67,7 +67,7 @@ enum Way<'a> {
 
 impl<'a> Link<'a> {
     pub(super) fn own(object: Object, schema: Arc<str>) -> Self {
-        Link { way: Way::Own { object: Some(object), open: false }, schema }
+        Link { way: Way::Own { object: Some(Box::new(object)), open: false }, schema }
     }
 
     pub(super) fn users(transaction: &'a tokio_postgres::Transaction<'a>, schema: Arc<str>) -> Self {
@@ -159,7 +159,7 @@ impl Drop for Link<'_> {
         if let Way::Own { object, open: true } = &mut self.way
             && let Some(object) = object.take()
         {
-            drop(Object::take(object));
+            drop(Object::take(*object));
         }
     }
 }
