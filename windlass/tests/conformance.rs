@@ -16,6 +16,8 @@ use windlass::store::{MemoryStore, Store};
 fn subjects() -> Vec<Arc<dyn Subject>> {
     vec![
         Arc::new(Memory),
+        #[cfg(feature = "postgres")]
+        Arc::new(Postgres),
         #[cfg(feature = "sqlite")]
         Arc::new(sqlite::Sqlite::default()),
     ]
@@ -32,6 +34,30 @@ impl Subject for Memory {
 
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
         Arc::new(MemoryStore::with_clock(clock))
+    }
+}
+
+/// A schema of its own for every case, in the database that `WINDLASS_TEST_POSTGRES` names.
+#[cfg(feature = "postgres")]
+#[derive(Debug)]
+struct Postgres;
+
+#[cfg(feature = "postgres")]
+#[async_trait::async_trait]
+impl Subject for Postgres {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+        use windlass::store::{PostgresOptions, PostgresStore};
+        let url = std::env::var("WINDLASS_TEST_POSTGRES").expect(
+            "WINDLASS_TEST_POSTGRES must name a PostgreSQL database, such as postgres://postgres@127.0.0.1:5432/postgres; \
+             scripts/test starts one",
+        );
+        let schema = format!("case_{}", uuid::Uuid::new_v4().simple());
+        let options = PostgresOptions::new(&url).and_then(|options| options.schema(schema)).expect("valid options");
+        Arc::new(PostgresStore::with(options.clock(clock)).await.expect("the test database should be there"))
     }
 }
 

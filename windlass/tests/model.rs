@@ -41,6 +41,7 @@ fn assert_not_vacuous(report: &ModelReport) {
         ("gained a dependency", 20),
         ("requeued along", 8),
         ("asked to stop", 20),
+        ("ended twice", 5),
         ("webhook", 200),
         ("pruned", 100),
         ("refused: Conflict", 25),
@@ -106,6 +107,42 @@ mod sqlite {
     fn the_sqlite_store_agrees_with_the_model() {
         let folder = TempDir::new().expect("a temporary folder");
         super::agree(&Sqlite { folder, made: AtomicU32::new(0) }, 60);
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use std::sync::Arc;
+
+    use windlass::ManualClock;
+    use windlass::store::conformance::Subject;
+    use windlass::store::{PostgresOptions, PostgresStore, Store};
+
+    /// A schema of its own for every history, in the database that `WINDLASS_TEST_POSTGRES` names.
+    #[derive(Debug)]
+    struct Postgres;
+
+    #[async_trait::async_trait]
+    impl Subject for Postgres {
+        fn name(&self) -> &'static str {
+            "postgres"
+        }
+
+        async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+            let url = std::env::var("WINDLASS_TEST_POSTGRES").expect(
+                "WINDLASS_TEST_POSTGRES must name a PostgreSQL database, such as \
+                 postgres://postgres@127.0.0.1:5432/postgres; scripts/test starts one",
+            );
+            let schema = format!("history_{}", uuid::Uuid::new_v4().simple());
+            let options = PostgresOptions::new(&url).and_then(|options| options.schema(schema)).expect("valid options");
+            let options = options.clock(clock).without_notifications();
+            Arc::new(PostgresStore::with(options).await.expect("the test database should be there"))
+        }
+    }
+
+    #[test]
+    fn the_postgres_store_agrees_with_the_model() {
+        super::agree(&Postgres, 60);
     }
 }
 

@@ -18,6 +18,14 @@
 //! }
 //! ```
 //!
+//! nor does keeping a copy of what it yielded:
+//!
+//! ```compile_fail
+//! fn copy(settlement: &windlass::Settlement) -> windlass::Settlement {
+//!     settlement.clone()
+//! }
+//! ```
+//!
 //! nor does making a settlement without a lease:
 //!
 //! ```compile_fail
@@ -209,7 +217,7 @@ fn cancelled(failure: Option<Failure>) -> Verdict {
 }
 
 /// A decision about a running job, made by its lease holder. May be sent again when the answer was lost (rule L4).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Settlement {
     key: LeaseKey,
     outcome: Outcome,
@@ -239,6 +247,19 @@ impl Settlement {
     /// Refuses a result over the payload limit.
     pub fn check(&self, limits: &Limits) -> Result<()> {
         self.result.as_ref().map_or(Ok(()), |result| result.check_size("result", limits.payload_bytes()))
+    }
+
+    /// The same decision once more, for a store that writes on a thread of its own.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only that store has such a thread"))]
+    pub(crate) fn duplicate(&self) -> Self {
+        Settlement {
+            key: self.key,
+            outcome: self.outcome,
+            verdict: self.verdict.clone(),
+            if_cancel_asked: self.if_cancel_asked.clone(),
+            result: self.result.clone(),
+            children: self.children.clone(),
+        }
     }
 
     /// The lease it is made under.

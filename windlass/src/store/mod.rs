@@ -10,6 +10,8 @@ pub mod answer;
 pub mod conformance;
 pub mod memory;
 mod open;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod request;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -25,6 +27,8 @@ use uuid::Uuid;
 pub use answer::*;
 pub use memory::MemoryStore;
 pub use open::{open, redacted};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use request::*;
 
 use crate::error::Result;

@@ -12,6 +12,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>> {
     let scheme = url.split(':').next().unwrap_or_default();
     match scheme {
         "memory" => Ok(Arc::new(MemoryStore::new())),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(Arc::new(super::PostgresStore::open(url).await?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => open_sqlite(url.strip_prefix("sqlite:").unwrap_or_default()).await,
         _ => Err(unknown(url)),

@@ -10,6 +10,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::columns::{stored_version, time};
 use super::fault::{Answer, Fault};
+use super::held::Hold;
 use super::rows::{FLAG_NOTE, Place};
 use super::tx::Tx;
 use crate::job::{JobRecord, JobType, Lease, Priority, QueueName, State};
@@ -105,7 +106,7 @@ impl Tx<'_> {
     }
 
     /// The order of the next job of a lane, which is then read.
-    fn next_head(&self, reader: &mut LaneReader) -> Answer<Option<(u8, i64, i64)>> {
+    fn next_head(&mut self, reader: &mut LaneReader) -> Answer<Option<(u8, i64, i64)>> {
         while reader.read.is_empty() {
             if usize::from(reader.priority) >= Priority::ALL.len() {
                 return Ok(None);
@@ -118,8 +119,8 @@ impl Tx<'_> {
         Ok(reader.read.front().map(|head| (reader.priority, head.at, head.seq)))
     }
 
-    fn read_lane(&self, reader: &mut LaneReader) -> Answer<bool> {
-        let mut statement = self.statement(include_str!("sql/claim_next.sql"))?;
+    fn read_lane(&mut self, reader: &mut LaneReader) -> Answer<bool> {
+        let mut statement = self.take(Hold::ClaimNext)?;
         let (at, seq) = reader.last;
         let limit = i64::try_from(reader.step).unwrap_or(i64::MAX);
         let from = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros(), limit];
@@ -138,6 +139,8 @@ impl Tx<'_> {
                 version: row.get(9)?,
             });
         }
+        drop(rows);
+        self.give(Hold::ClaimNext, statement);
         match reader.read.back() {
             None => Ok(false),
             Some(last) => {
@@ -167,39 +170,40 @@ impl Tx<'_> {
         let place = Place::Waiting { priority: i64::from(priority), at: head.at, kind: head.kind };
         self.count(lane, place.counted()?, -1);
         self.count(lane, State::Running, 1);
-        self.statement(include_str!("sql/delete_waiting.sql"))?.execute([
-            lane,
-            i64::from(priority),
-            head.at,
-            head.seq,
-        ])?;
-        self.statement(include_str!("sql/add_leased.sql"))?.execute(params![
-            head.seq,
-            lane,
-            priority,
-            head.deadline,
-            head.flags,
-            job.attempt,
-            job.failures,
-            job.lost,
-            job.generation,
-            stored_version(job.lease_version),
-            head.at,
-            head.at,
-            self.now.as_micros(),
-            expires_at.as_micros(),
-            token.as_uuid().as_bytes(),
-            request.worker.as_str(),
-        ])?;
+        self.execute(Hold::DeleteWaiting, [lane, i64::from(priority), head.at, head.seq])?;
+        self.execute(
+            Hold::AddLeased,
+            params![
+                head.seq,
+                lane,
+                priority,
+                head.deadline,
+                head.flags,
+                job.attempt,
+                job.failures,
+                job.lost,
+                job.generation,
+                stored_version(job.lease_version),
+                head.at,
+                head.at,
+                self.now.as_micros(),
+                expires_at.as_micros(),
+                token.as_uuid().as_bytes(),
+                request.worker.as_str(),
+            ],
+        )?;
         let lease = Lease::granted(&job, token);
         Ok(Claimed { job, lease, expires_in: expires_at.since(self.now) })
     }
 
     /// What was submitted, as a record that does not know where it stands.
     fn submitted(&mut self, seq: i64) -> Answer<JobRecord> {
-        let mut statement = self.statement(include_str!("sql/get_job.sql"))?;
+        let mut statement = self.take(Hold::GetJob)?;
         let mut rows = statement.query([seq])?;
         let row = rows.next()?.ok_or_else(|| Fault::broken(format!("job number {seq} waits but does not exist")))?;
-        Ok(self.read_job(row)?.0)
+        let (job, ..) = self.read_job(row)?;
+        drop(rows);
+        self.give(Hold::GetJob, statement);
+        Ok(job)
     }
 }

@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::columns::kind_of;
 use super::fault::{Answer, Fault};
+use super::held::Hold;
 use super::insert::Origin;
 use super::rows::{FLAG_CALLBACK, Stored};
 use super::tx::Tx;
@@ -68,13 +69,15 @@ impl Tx<'_> {
     }
 
     /// The jobs that wait for this one, and how.
-    pub(super) fn open_edges(&self, parent: i64) -> Answer<Vec<(i64, DependencyKind)>> {
-        let mut statement = self.statement(include_str!("sql/open_edges.sql"))?;
+    pub(super) fn open_edges(&mut self, parent: i64) -> Answer<Vec<(i64, DependencyKind)>> {
+        let mut statement = self.take(Hold::OpenEdges)?;
         let mut rows = statement.query([parent])?;
         let mut edges = Vec::new();
         while let Some(row) = rows.next()? {
             edges.push((row.get(0)?, kind_of(row.get(1)?)?));
         }
+        drop(rows);
+        self.give(Hold::OpenEdges, statement);
         Ok(edges)
     }
 

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::columns::{dependencies, digest, kind_number, text};
 use super::fault::Answer;
+use super::held::Hold;
 use super::rows::FLAG_CALLBACK;
 use super::tx::Tx;
 use crate::error::Error;
@@ -252,24 +253,27 @@ impl Tx<'_> {
         let now = self.now.as_micros();
         let first_at = new.run_at.map(Timestamp::as_micros);
         let options = Some(&spec.options).filter(|options| **options != JobOptions::default()).map(text);
-        self.statement(include_str!("sql/add_job.sql"))?.execute(params![
-            seq,
-            new.id.as_uuid().as_bytes(),
-            lane,
-            spec.priority.number(),
-            new.admission.inherited_priority.map(Priority::number),
-            now,
-            first_at,
-            new.admission.depth,
-            origin.workflow.map(|id| id.as_uuid().into_bytes()),
-            origin.firing.as_ref().map(|firing| firing.schedule.as_str()),
-            origin.firing.as_ref().map(|firing| firing.slot.as_micros()),
-            origin.spawned_by.map(|id| id.as_uuid().into_bytes()),
-            dependencies(&new.depends_on),
-            options,
-            spec.payload.stored_content_type(),
-            spec.payload.as_bytes().as_ref(),
-        ])?;
+        self.execute(
+            Hold::AddJob,
+            params![
+                seq,
+                new.id.as_uuid().as_bytes(),
+                lane,
+                spec.priority.number(),
+                new.admission.inherited_priority.map(Priority::number),
+                now,
+                first_at,
+                new.admission.depth,
+                origin.workflow.map(|id| id.as_uuid().into_bytes()),
+                origin.firing.as_ref().map(|firing| firing.schedule.as_str()),
+                origin.firing.as_ref().map(|firing| firing.slot.as_micros()),
+                origin.spawned_by.map(|id| id.as_uuid().into_bytes()),
+                dependencies(&new.depends_on),
+                options,
+                spec.payload.stored_content_type(),
+                spec.payload.as_bytes().as_ref(),
+            ],
+        )?;
         for (dependency, (parent, unfinished)) in new.depends_on.iter().zip(&new.parents) {
             let edge = params![parent, seq, kind_number(dependency.kind), unfinished];
             self.statement(include_str!("sql/add_edge.sql"))?.execute(edge)?;
@@ -314,25 +318,28 @@ impl Tx<'_> {
         let began = first_at.map(|_| now);
         self.count(lane, if kind == 0 { State::Scheduled } else { State::Delayed }, 1);
         let priority = new.priority().number();
-        self.statement(include_str!("sql/add_waiting.sql"))?.execute(params![
-            lane,
-            priority,
-            at,
-            new.seq,
-            kind,
-            0,
-            deadline,
-            flags,
-            0,
-            0,
-            0,
-            0,
-            0,
-            began,
-            None::<i64>,
-            None::<i64>,
-            began
-        ])?;
+        self.execute(
+            Hold::AddWaiting,
+            params![
+                lane,
+                priority,
+                at,
+                new.seq,
+                kind,
+                0,
+                deadline,
+                flags,
+                0,
+                0,
+                0,
+                0,
+                0,
+                began,
+                None::<i64>,
+                None::<i64>,
+                began
+            ],
+        )?;
         if kind == 0 {
             self.hint_scheduled(&new.spec.queue);
         }
@@ -341,7 +348,7 @@ impl Tx<'_> {
 
     pub(super) fn keep_lifetime(&mut self, deadline: Option<i64>, seq: i64) -> Answer<()> {
         if let Some(deadline) = deadline {
-            self.statement(include_str!("sql/add_lifetime.sql"))?.execute([deadline, seq])?;
+            self.execute(Hold::AddLifetime, [deadline, seq])?;
         }
         Ok(())
     }

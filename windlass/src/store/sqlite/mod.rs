@@ -15,6 +15,7 @@ mod claim;
 mod columns;
 mod ends;
 mod fault;
+mod held;
 mod ids;
 pub mod in_tx;
 mod insert;

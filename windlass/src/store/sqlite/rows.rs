@@ -11,6 +11,7 @@ use super::columns::{
     json, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text, time, uuid,
 };
 use super::fault::{Answer, Fault};
+use super::held::Hold;
 use super::tx::Tx;
 use crate::job::{
     ATTEMPTS_KEPT, AttemptRecord, CancelAsked, FailureRecord, Firing, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken,
@@ -128,12 +129,12 @@ impl Tx<'_> {
 
     /// The job with this sequence, as it is now.
     pub(super) fn load(&mut self, seq: i64) -> Answer<Option<Stored>> {
-        let mut statement = self.statement(include_str!("sql/get_job.sql"))?;
+        let mut statement = self.take(Hold::GetJob)?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let (job, lane, first_at, depth) = self.read_job(row)?;
         drop(rows);
-        drop(statement);
+        self.give(Hold::GetJob, statement);
         let mut stored = self.read_place(seq, lane, first_at, depth, job)?;
         if stored.flags & FLAG_NOTE != 0 {
             self.read_note(seq, &mut stored.job)?;
@@ -191,7 +192,7 @@ impl Tx<'_> {
         Ok((job, lane, first_at, row.get(6)?))
     }
 
-    fn read_place(&self, seq: i64, lane: i64, first_at: i64, depth: u32, job: JobRecord) -> Answer<Stored> {
+    fn read_place(&mut self, seq: i64, lane: i64, first_at: i64, depth: u32, job: JobRecord) -> Answer<Stored> {
         let mut stored = Stored {
             seq,
             lane,
@@ -214,8 +215,8 @@ impl Tx<'_> {
         Ok(stored)
     }
 
-    fn read_leased(&self, stored: &mut Stored) -> Answer<bool> {
-        let mut statement = self.statement(include_str!("sql/get_leased.sql"))?;
+    fn read_leased(&mut self, stored: &mut Stored) -> Answer<bool> {
+        let mut statement = self.take(Hold::GetLeased)?;
         let mut rows = statement.query([stored.seq])?;
         let Some(row) = rows.next()? else { return Ok(false) };
         stored.warm(&Hot::read(row)?);
@@ -384,13 +385,16 @@ impl Tx<'_> {
         self.count(stored.lane, stored.place.counted()?, -1);
         match stored.place {
             Place::Waiting { priority, at, .. } => {
-                let place = [stored.lane, priority, at, stored.seq];
-                self.statement(include_str!("sql/delete_waiting.sql"))?.execute(place)?
+                self.execute(Hold::DeleteWaiting, [stored.lane, priority, at, stored.seq])?;
             }
-            Place::Pending => self.statement(include_str!("sql/delete_pending.sql"))?.execute([stored.seq])?,
-            Place::Leased => self.statement(include_str!("sql/delete_leased.sql"))?.execute([stored.seq])?,
-            Place::Done { .. } => self.statement(include_str!("sql/delete_done.sql"))?.execute([stored.seq])?,
-        };
+            Place::Pending => {
+                self.statement(include_str!("sql/delete_pending.sql"))?.execute([stored.seq])?;
+            }
+            Place::Leased => self.execute(Hold::DeleteLeased, [stored.seq])?,
+            Place::Done { .. } => {
+                self.statement(include_str!("sql/delete_done.sql"))?.execute([stored.seq])?;
+            }
+        }
         Ok(())
     }
 
@@ -421,25 +425,28 @@ impl Tx<'_> {
                 Some(job.updated_at.as_micros()),
             ),
         };
-        self.statement(include_str!("sql/add_waiting.sql"))?.execute(params![
-            stored.lane,
-            priority,
-            at,
-            stored.seq,
-            kind,
-            at != stored.first_at,
-            job.deadline.map(Timestamp::as_micros),
-            stored.flags,
-            job.attempt,
-            job.failures,
-            job.lost,
-            job.generation,
-            stored_version(job.lease_version),
-            position,
-            scheduled_at,
-            job.started_at.map(Timestamp::as_micros),
-            updated_at,
-        ])?;
+        self.execute(
+            Hold::AddWaiting,
+            params![
+                stored.lane,
+                priority,
+                at,
+                stored.seq,
+                kind,
+                at != stored.first_at,
+                job.deadline.map(Timestamp::as_micros),
+                stored.flags,
+                job.attempt,
+                job.failures,
+                job.lost,
+                job.generation,
+                stored_version(job.lease_version),
+                position,
+                scheduled_at,
+                job.started_at.map(Timestamp::as_micros),
+                updated_at,
+            ],
+        )?;
         stored.place = Place::Waiting { priority, at, kind };
         if kind == 0 {
             let queue = stored.job.spec.queue.clone();
@@ -478,24 +485,27 @@ impl Tx<'_> {
         let (Some(lease), Some(token)) = (&job.lease, stored.token) else {
             return Err(Fault::broken(format!("job {} runs without a lease", job.id)));
         };
-        self.statement(include_str!("sql/add_leased.sql"))?.execute(params![
-            stored.seq,
-            stored.lane,
-            job.effective_priority().number(),
-            job.deadline.map(Timestamp::as_micros),
-            stored.flags,
-            job.attempt,
-            job.failures,
-            job.lost,
-            job.generation,
-            stored_version(job.lease_version),
-            job.position.as_micros(),
-            job.scheduled_at.map(Timestamp::as_micros),
-            job.started_at.unwrap_or(job.updated_at).as_micros(),
-            lease.expires_at.as_micros(),
-            token.as_uuid().as_bytes(),
-            lease.worker.as_str(),
-        ])?;
+        self.execute(
+            Hold::AddLeased,
+            params![
+                stored.seq,
+                stored.lane,
+                job.effective_priority().number(),
+                job.deadline.map(Timestamp::as_micros),
+                stored.flags,
+                job.attempt,
+                job.failures,
+                job.lost,
+                job.generation,
+                stored_version(job.lease_version),
+                job.position.as_micros(),
+                job.scheduled_at.map(Timestamp::as_micros),
+                job.started_at.unwrap_or(job.updated_at).as_micros(),
+                lease.expires_at.as_micros(),
+                token.as_uuid().as_bytes(),
+                lease.worker.as_str(),
+            ],
+        )?;
         stored.place = Place::Leased;
         Ok(())
     }
@@ -504,30 +514,33 @@ impl Tx<'_> {
         let ended = self.tick();
         let job = &stored.job;
         let closed = stored.closed.as_ref();
-        self.statement(include_str!("sql/add_done.sql"))?.execute(params![
-            stored.seq,
-            stored.lane,
-            job.state.number(),
-            ended,
-            job.effective_priority().number(),
-            job.deadline.map(Timestamp::as_micros),
-            stored.flags,
-            job.attempt,
-            job.failures,
-            job.lost,
-            job.generation,
-            stored_version(job.lease_version),
-            job.position.as_micros(),
-            job.scheduled_at.map(Timestamp::as_micros),
-            job.started_at.map(Timestamp::as_micros),
-            job.updated_at.as_micros(),
-            closed.map(|closed| closed.outcome.number()),
-            closed.map(|closed| closed.token.as_uuid().into_bytes()),
-            closed.map(|closed| closed.worker.as_str()),
-            job.reason.as_ref().map(text),
-            job.result.as_ref().and_then(Payload::stored_content_type),
-            job.result.as_ref().map(|result| result.as_bytes().as_ref()),
-        ])?;
+        self.execute(
+            Hold::AddDone,
+            params![
+                stored.seq,
+                stored.lane,
+                job.state.number(),
+                ended,
+                job.effective_priority().number(),
+                job.deadline.map(Timestamp::as_micros),
+                stored.flags,
+                job.attempt,
+                job.failures,
+                job.lost,
+                job.generation,
+                stored_version(job.lease_version),
+                job.position.as_micros(),
+                job.scheduled_at.map(Timestamp::as_micros),
+                job.started_at.map(Timestamp::as_micros),
+                job.updated_at.as_micros(),
+                closed.map(|closed| closed.outcome.number()),
+                closed.map(|closed| closed.token.as_uuid().into_bytes()),
+                closed.map(|closed| closed.worker.as_str()),
+                job.reason.as_ref().map(text),
+                job.result.as_ref().and_then(Payload::stored_content_type),
+                job.result.as_ref().map(|result| result.as_bytes().as_ref()),
+            ],
+        )?;
         stored.place = Place::Done { state: stored.job.state, ended };
         Ok(())
     }

@@ -9,6 +9,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::columns::{kind_number, time, uuid};
 use super::fault::{Answer, Fault};
+use super::held::Hold;
 use super::insert::Origin;
 use super::rows::{FLAG_CALLBACK, FLAG_NOTE, HOT, Hot, Stored};
 use super::tx::Tx;
@@ -44,9 +45,9 @@ impl Tx<'_> {
         }
     }
 
-    fn fence_settlement(&self, seq: i64, settlement: &Settlement) -> Answer<Result<Fenced, Stale>> {
+    fn fence_settlement(&mut self, seq: i64, settlement: &Settlement) -> Answer<Result<Fenced, Stale>> {
         let key = settlement.key();
-        let mut statement = self.statement(include_str!("sql/get_leased.sql"))?;
+        let mut statement = self.take(Hold::GetLeased)?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(Err(Stale::NotRunning)) };
         let matches = LeaseToken::from_uuid(uuid(row, HOT + 1)?) == key.token;
@@ -61,10 +62,13 @@ impl Tx<'_> {
         let plain = settlement.outcome() == Outcome::Completed
             && settlement.children().is_empty()
             && hot.flags & (FLAG_CALLBACK | FLAG_NOTE) == 0;
-        Ok(Ok(match plain {
+        let fenced = match plain {
             true => Fenced::Plain(Box::new(hot), row.get(HOT + 2)?),
             false => Fenced::Careful { cancel_asked },
-        }))
+        };
+        drop(rows);
+        self.give(Hold::GetLeased, statement);
+        Ok(Ok(fenced))
     }
 
     /// A completion of a job that has no callback, no notes and spawns nothing.
@@ -74,31 +78,34 @@ impl Tx<'_> {
         debug_assert_eq!(state, State::Completed, "only completions come here");
         let ended = self.tick();
         let result = settlement.result();
-        self.statement(include_str!("sql/delete_leased.sql"))?.execute([seq])?;
-        self.statement(include_str!("sql/add_done.sql"))?.execute(params![
-            seq,
-            hot.lane,
-            state.number(),
-            ended,
-            hot.priority,
-            hot.deadline,
-            hot.flags,
-            hot.attempt,
-            hot.failures,
-            hot.lost,
-            hot.generation,
-            hot.version,
-            hot.position,
-            hot.scheduled_at,
-            hot.started_at,
-            self.now.as_micros(),
-            settlement.outcome().number(),
-            settlement.key().token.as_uuid().as_bytes(),
-            worker,
-            None::<String>,
-            result.and_then(Payload::stored_content_type),
-            result.map(|result| result.as_bytes().as_ref()),
-        ])?;
+        self.execute(Hold::DeleteLeased, [seq])?;
+        self.execute(
+            Hold::AddDone,
+            params![
+                seq,
+                hot.lane,
+                state.number(),
+                ended,
+                hot.priority,
+                hot.deadline,
+                hot.flags,
+                hot.attempt,
+                hot.failures,
+                hot.lost,
+                hot.generation,
+                hot.version,
+                hot.position,
+                hot.scheduled_at,
+                hot.started_at,
+                self.now.as_micros(),
+                settlement.outcome().number(),
+                settlement.key().token.as_uuid().as_bytes(),
+                worker,
+                None::<String>,
+                result.and_then(Payload::stored_content_type),
+                result.map(|result| result.as_bytes().as_ref()),
+            ],
+        )?;
         self.count(hot.lane, State::Running, -1);
         self.count(hot.lane, state, 1);
         if let Ok(version) = u64::try_from(hot.version) {

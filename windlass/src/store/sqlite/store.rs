@@ -54,7 +54,7 @@ impl Store for SqliteStore {
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-        let settlements = settlements.to_vec();
+        let settlements: Vec<Settlement> = settlements.iter().map(Settlement::duplicate).collect();
         let attempted = format!("settle {} jobs", settlements.len());
         self.write(attempted, settlements.len(), move |tx| tx.settle(&settlements)).await
     }

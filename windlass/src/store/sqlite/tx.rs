@@ -10,6 +10,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::fault::{Answer, Fault};
+use super::held::HELD;
 use super::ids::IdKey;
 use crate::clock::Clock;
 use crate::job::{JobId, JobOptions, JobSpec, JobType, QueueName, State};
@@ -55,7 +56,9 @@ pub(super) struct Tx<'c> {
     key: IdKey,
     numbers: Numbers,
     stored: Numbers,
-    counts: HashMap<i64, [i64; 9]>,
+    /// By lane; few in one transaction.
+    counts: Vec<(i64, [i64; 9])>,
+    pub(super) held: [Option<CachedStatement<'c>>; HELD],
     hints: Vec<Wake>,
     defaults: JobOptions,
 }
@@ -77,7 +80,8 @@ impl<'c> Tx<'c> {
             key,
             numbers,
             stored: numbers,
-            counts: HashMap::new(),
+            counts: Vec::new(),
+            held: Default::default(),
             hints: Vec::new(),
             defaults: JobOptions::default(),
         };
@@ -102,7 +106,7 @@ impl<'c> Tx<'c> {
     }
 
     pub(super) fn write_counts(&mut self) -> Answer<()> {
-        for (lane, counts) in self.counts.drain() {
+        for (lane, counts) in std::mem::take(&mut self.counts) {
             if counts == [0; 9] {
                 continue;
             }
@@ -121,7 +125,15 @@ impl<'c> Tx<'c> {
     }
 
     pub(super) fn count(&mut self, lane: i64, state: State, change: i64) {
-        self.counts.entry(lane).or_default()[usize::from(state.number())] += change;
+        let number = usize::from(state.number());
+        match self.counts.iter_mut().find(|(counted, _)| *counted == lane) {
+            Some((_, counts)) => counts[number] += change,
+            None => {
+                let mut counts = [0; 9];
+                counts[number] = change;
+                self.counts.push((lane, counts));
+            }
+        }
     }
 
     pub(super) fn accepted(&self) -> i64 {

@@ -173,10 +173,7 @@ impl Writer {
                 for call in group {
                     call.committed();
                 }
-                for hint in hints {
-                    // Nobody listening is no error.
-                    let _ = self.wakes.send(hint);
-                }
+                self.pass_on(hints);
             }
             Err(Undone { fault, known: true }) if group.len() > 1 && !busy(&fault) => {
                 // One of them is bad: each on its own, so that only that one fails.
@@ -269,8 +266,15 @@ impl Writer {
         let hints = self.conn.execute_batch("begin").map_err(Fault::from).and_then(|()| self.others(pace));
         let _ = self.conn.execute_batch("rollback");
         // A failure here costs a hint, and callers poll as well.
-        for hint in hints.unwrap_or_default() {
-            let _ = self.wakes.send(hint);
+        self.pass_on(hints.unwrap_or_default());
+    }
+
+    fn pass_on(&self, hints: Vec<Wake>) {
+        if self.wakes.receiver_count() > 0 {
+            for hint in hints {
+                // Whoever stopped listening meanwhile needs no hint.
+                let _ = self.wakes.send(hint);
+            }
         }
     }
 

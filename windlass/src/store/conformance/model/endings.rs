@@ -171,8 +171,13 @@ impl Model {
 
     /// Ends an attempt or a job, and what depends on it.
     pub(super) fn end(&mut self, name: Name, ending: &Ending) {
+        let ended_before = is_end(self.jobs[name].state);
         self.close(name, ending);
-        if is_end(ending.state) {
+        if ended_before {
+            // FAILED, now DEAD_LETTER: it had ended, so nobody is told again, but a store may say that it moved.
+            self.moved.push((name, ending.state));
+            self.count("ended twice");
+        } else if is_end(ending.state) {
             self.conclude(name);
         }
     }

@@ -334,7 +334,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     let names = (0u8..3, 0u8..3, 0u8..2, prop_oneof![3 => Just(2u8), 2 => 0u8..5]);
     let lifetime = option::weighted(0.5, prop_oneof![select(vec![4u32, 9, 20, 60]), Just(7 * 24 * 3600)]);
     let times = (first, lifetime, select(vec![10u32, 2, 30]));
-    let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.1));
+    let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.2));
     (names, times, policy(), option::weighted(0.25, key()), links(), flags).prop_map(
         |((queue, job_type, payload, priority), (first, lifetime, visibility), policy, key, depends_on, flags)| Draft {
             queue,

@@ -160,6 +160,8 @@ impl World {
             }
         }
         let mut model: Vec<_> = self.model.events.drain(..).map(|(name, ended)| (Some(name), ended)).collect();
+        let moved = std::mem::take(&mut self.model.moved);
+        store.retain(|(name, ended)| !moved.iter().any(|(job, state)| (Some(*job), Some(*state)) == (*name, *ended)));
         store.sort_unstable();
         model.sort_unstable();
         differ("events (job, ended in)", &store, &model)

@@ -1,0 +1,222 @@
+//! How the store is reached: the connection URL, TLS by `sslmode`, the schema, the pool.
+//!
+//! The password stays inside the driver's configuration, which is never shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::config::SslMode;
+
+use super::tls::{self, Tls, Verify};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+/// The schema of a store that names none.
+pub const SCHEMA_DEFAULT: &str = "windlass";
+/// Longest schema name: what PostgreSQL keeps of an identifier.
+const SCHEMA_BYTES_MAX: usize = 63;
+/// Connections of one store unless said otherwise: enough to keep a small server busy, few enough for its limit of 100.
+const CONNECTIONS_DEFAULT: usize = 10;
+
+/// How a PostgreSQL store is opened.
+///
+/// The URL is `postgres://user:password@host:port/database?sslmode=verify-full&schema=windlass`. Beside the driver's
+/// own parameters it knows `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert` (a file
+/// of certificates to trust instead of the public ones) and `schema`.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    pub(super) config: tokio_postgres::Config,
+    pub(super) tls: Option<Tls>,
+    pub(super) schema: String,
+    pub(super) connections: usize,
+    pub(super) wait: Duration,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) migrate: bool,
+    pub(super) listen: bool,
+}
+
+impl PostgresOptions {
+    /// Reads a connection URL.
+    pub fn new(url: &str) -> Result<Self> {
+        let mut own = OwnParameters::default();
+        let plain = own.take_from(url)?;
+        // What the driver says of a URL it cannot read never quotes it.
+        let mut config: tokio_postgres::Config =
+            plain.parse().map_err(|error| Error::invalid("store url", format!("{error}")))?;
+        let (mode, verify) = match own.sslmode.as_deref() {
+            None | Some("prefer") => (SslMode::Prefer, Verify::Nothing),
+            Some("disable") => (SslMode::Disable, Verify::Nothing),
+            Some("require") => (SslMode::Require, Verify::Nothing),
+            Some("verify-ca") => (SslMode::Require, Verify::Authority),
+            Some("verify-full") => (SslMode::Require, Verify::Full),
+            Some(_) => {
+                let known = "must be disable, prefer, require, verify-ca or verify-full";
+                return Err(Error::invalid("sslmode", known));
+            }
+        };
+        config.ssl_mode(mode);
+        if config.get_application_name().is_none() {
+            config.application_name("windlass");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        let tls = match mode {
+            SslMode::Disable => None,
+            _ => Some(tls::connector(verify, own.sslrootcert.as_deref())?),
+        };
+        let options = PostgresOptions {
+            config,
+            tls,
+            schema: SCHEMA_DEFAULT.to_owned(),
+            connections: CONNECTIONS_DEFAULT,
+            wait: Duration::from_secs(30),
+            clock: None,
+            migrate: true,
+            listen: true,
+        };
+        match own.schema {
+            None => Ok(options),
+            Some(schema) => options.schema(schema),
+        }
+    }
+
+    /// The schema that holds the store: `[a-z_][a-z0-9_]{0,62}`. Several can live in one database.
+    pub fn schema(mut self, schema: impl Into<String>) -> Result<Self> {
+        let schema = schema.into();
+        check_schema(&schema)?;
+        self.schema = schema;
+        Ok(self)
+    }
+
+    /// How many connections the store keeps at most, at least 2.
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections.max(2);
+        self
+    }
+
+    /// How long a call waits for a free connection before it fails.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Puts another clock in place of the database's, for tests. This is the one place.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Does not migrate on opening: for roles that may not, where somebody else applies [`sql`](super::sql).
+    #[must_use]
+    pub fn without_migrations(mut self) -> Self {
+        self.migrate = false;
+        self
+    }
+
+    /// Neither sends nor waits for notifications: workers find jobs by polling alone.
+    #[must_use]
+    pub fn without_notifications(mut self) -> Self {
+        self.listen = false;
+        self
+    }
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (schema, connections) = (&self.schema, &self.connections);
+        f.debug_struct("PostgresOptions").field("schema", schema).field("connections", connections).finish()
+    }
+}
+
+/// Refuses a name that would need quoting.
+pub(super) fn check_schema(schema: &str) -> Result<()> {
+    let first = schema.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let rest = schema.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if first && rest && schema.len() <= SCHEMA_BYTES_MAX && !schema.starts_with("pg_") {
+        return Ok(());
+    }
+    Err(Error::invalid("schema", format!("must be [a-z_][a-z0-9_]{{0,62}} and not begin with pg_, is {schema:?}")))
+}
+
+/// The parameters that the driver does not know.
+#[derive(Default)]
+struct OwnParameters {
+    sslmode: Option<String>,
+    sslrootcert: Option<String>,
+    schema: Option<String>,
+}
+
+impl OwnParameters {
+    /// Takes them out of a URL and gives the rest.
+    fn take_from(&mut self, url: &str) -> Result<String> {
+        let Some((base, query)) = url.split_once('?') else { return Ok(url.to_owned()) };
+        let mut kept = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let place = match name {
+                "sslmode" => &mut self.sslmode,
+                "sslrootcert" => &mut self.sslrootcert,
+                "schema" => &mut self.schema,
+                _ => {
+                    kept.push(pair);
+                    continue;
+                }
+            };
+            *place = Some(decode(value)?);
+        }
+        Ok(if kept.is_empty() { base.to_owned() } else { format!("{base}?{}", kept.join("&")) })
+    }
+}
+
+/// Percent-decodes a parameter.
+fn decode(text: &str) -> Result<String> {
+    let bad = || Error::invalid("store url", "has a parameter that is not percent-encoded UTF-8");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16)).ok_or_else(bad);
+        let (high, low) = (digit()?, digit()?);
+        bytes.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits fit a byte"));
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_parameters_are_taken_out_of_the_url() {
+        let options = PostgresOptions::new("postgres://u:p@h/db?sslmode=disable&schema=jobs_2&application_name=x");
+        let options = options.expect("valid");
+        assert_eq!((options.schema.as_str(), options.tls.is_none()), ("jobs_2", true));
+        assert_eq!(options.config.get_application_name(), Some("x"));
+        assert!(PostgresOptions::new("postgres://h/db?sslmode=sometimes").is_err());
+    }
+
+    #[test]
+    fn a_schema_name_needs_no_quoting() {
+        for good in ["a", "_x1", &"a".repeat(63)] {
+            assert!(check_schema(good).is_ok(), "{good}");
+        }
+        for bad in ["", "A", "1a", "a-b", "a b", "a\"", "pg_x", &"a".repeat(64)] {
+            assert!(check_schema(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_password_is_not_shown() {
+        let options = PostgresOptions::new("postgres://u:hunter2@h/db").expect("valid");
+        assert!(!format!("{options:?}").contains("hunter2"));
+        let refused = PostgresOptions::new("postgres://u:hunter2@h:no/db").expect_err("bad port");
+        assert!(!format!("{refused} {refused:?}").contains("hunter2"), "{refused}");
+    }
+}

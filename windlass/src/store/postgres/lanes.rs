@@ -1,0 +1,160 @@
+//! The small numbers that stand for a queue and a type, remembered by every process: they never change.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use super::fault::Fault;
+use super::link::Link;
+use crate::job::{JobType, QueueName};
+
+/// Finds or makes one lane inside a transaction; its number may be remembered only once that has committed.
+pub(super) async fn make(link: &Link<'_>, queue: &QueueName, job_type: &JobType) -> Result<Lane, Fault> {
+    let (queues, types) = (vec![queue.as_str()], vec![job_type.as_str()]);
+    link.execute(include_str!("sql/queue_make.sql"), &[&queues]).await?;
+    link.execute(include_str!("sql/lane_make.sql"), &[&queues, &types]).await?;
+    let rows = link.query(include_str!("sql/lane_find.sql"), &[&queues, &types]).await?;
+    rows.first().map(|row| row.get(0)).ok_or_else(|| super::rows::corrupt("a lane that vanished"))
+}
+
+/// How long the lanes of a queue are taken for complete.
+const LOOKED_MAX: Duration = Duration::from_millis(500);
+
+/// The number of a lane.
+pub(super) type Lane = i32;
+
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    known: RwLock<Known>,
+    /// When the lanes of each queue were last looked for: other processes make new ones.
+    looked: Mutex<HashMap<QueueName, Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    numbers: HashMap<QueueName, HashMap<JobType, Lane>>,
+    names: HashMap<Lane, (QueueName, JobType)>,
+}
+
+impl Known {
+    fn learn(&mut self, lane: Lane, queue: QueueName, job_type: JobType) {
+        self.numbers.entry(queue.clone()).or_default().insert(job_type.clone(), lane);
+        self.names.insert(lane, (queue, job_type));
+    }
+}
+
+impl Lanes {
+    fn known(&self) -> std::sync::RwLockReadGuard<'_, Known> {
+        self.known.read().expect("nobody panics while holding the lanes")
+    }
+
+    /// The lane of a queue and type, if it is known here.
+    pub(super) fn get(&self, queue: &QueueName, job_type: &JobType) -> Option<Lane> {
+        self.known().numbers.get(queue)?.get(job_type).copied()
+    }
+
+    /// The queue and type of a lane, if it is known here.
+    pub(super) fn name(&self, lane: Lane) -> Option<(QueueName, JobType)> {
+        self.known().names.get(&lane).cloned()
+    }
+
+    /// Remembers lanes that a transaction made.
+    pub(super) fn keep(&self, made: HashMap<(QueueName, JobType), Lane>) {
+        if !made.is_empty() {
+            let mut known = self.known.write().expect("nobody panics while holding the lanes");
+            for ((queue, job_type), lane) in made {
+                known.learn(lane, queue, job_type);
+            }
+        }
+    }
+
+    /// Finds or makes the lanes of these queues and types.
+    pub(super) async fn ensure<'n>(
+        &self,
+        link: &Link<'_>,
+        names: impl IntoIterator<Item = (&'n QueueName, &'n JobType)>,
+    ) -> Result<(), Fault> {
+        let mut missing: Vec<(&str, &str)> = Vec::new();
+        for (queue, job_type) in names {
+            let name = (queue.as_str(), job_type.as_str());
+            if self.get(queue, job_type).is_none() && !missing.contains(&name) {
+                missing.push(name);
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // Everybody takes the locks of new names in one order.
+        missing.sort_unstable();
+        let (queues, types): (Vec<&str>, Vec<&str>) = missing.into_iter().unzip();
+        link.execute(include_str!("sql/queue_make.sql"), &[&queues]).await?;
+        link.execute(include_str!("sql/lane_make.sql"), &[&queues, &types]).await?;
+        self.learn(link, include_str!("sql/lane_find.sql"), &[&queues, &types]).await
+    }
+
+    /// Whether it is time to look for new lanes of these queues; whoever asks is to look.
+    pub(super) fn is_old<'n>(&self, queues: impl IntoIterator<Item = &'n QueueName>) -> bool {
+        let mut looked = self.looked.lock().expect("nobody panics while holding it");
+        let mut old = false;
+        for queue in queues {
+            match looked.get_mut(queue) {
+                Some(at) if at.elapsed() < LOOKED_MAX => {}
+                Some(at) => {
+                    *at = Instant::now();
+                    old = true;
+                }
+                None => {
+                    looked.insert(queue.clone(), Instant::now());
+                    old = true;
+                }
+            }
+        }
+        old
+    }
+
+    /// Learns all lanes of these queues.
+    pub(super) async fn learn_queues(&self, link: &Link<'_>, queues: &[&str]) -> Result<(), Fault> {
+        self.learn(link, include_str!("sql/lane_of_queue.sql"), &[&queues]).await
+    }
+
+    /// Learns the names of these lanes.
+    pub(super) async fn learn_lanes(&self, link: &Link<'_>, lanes: &[Lane]) -> Result<(), Fault> {
+        let missing: Vec<Lane> = {
+            let known = self.known();
+            lanes.iter().copied().filter(|lane| !known.names.contains_key(lane)).collect()
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.learn(link, include_str!("sql/lane_by_number.sql"), &[&missing]).await
+    }
+
+    async fn learn(
+        &self,
+        link: &Link<'_>,
+        statement: &'static str,
+        parameters: &[super::link::Parameter<'_>],
+    ) -> Result<(), Fault> {
+        let rows = link.query(statement, parameters).await?;
+        let mut known = self.known.write().expect("nobody panics while holding the lanes");
+        for row in rows {
+            known.learn(row.get(0), QueueName::new(row.get::<_, &str>(1))?, JobType::new(row.get::<_, &str>(2))?);
+        }
+        Ok(())
+    }
+
+    /// The known lanes of a queue, of these types or of any.
+    pub(super) fn of(&self, queue: &QueueName, types: Option<&[JobType]>) -> Vec<Lane> {
+        let known = self.known();
+        let Some(lanes) = known.numbers.get(queue) else { return Vec::new() };
+        match types {
+            None => lanes.values().copied().collect(),
+            Some(types) => {
+                let mut found: Vec<Lane> = types.iter().filter_map(|name| lanes.get(name).copied()).collect();
+                found.sort_unstable();
+                found.dedup();
+                found
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+-- Takes runnable jobs out of several lanes (rule L1): looks at the first of each lane and priority, locks as many of
+-- them in claim order as are wanted and nobody else holds, and moves their rows from ready to leased.
+-- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout;
+-- $4 lanes; $5 the place of each lane's queue in the call; $6 the places, each once; $7 how many of each place;
+-- $8 how many in all; $9 how many more to look at than are wanted, because others may hold some.
+-- By ready_claim, then by place in the table; job_pkey.
+with clock as materialized (
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
+),
+peek as materialized (
+    select f.spot, w.place
+    from unnest($4::int[], $5::int[]) as w(lane, place)
+    join windlass.lane l on l.lane = w.lane
+    join windlass.queue q on q.queue = l.queue and not q.paused
+    cross join generate_series(0, 4) as p(priority)
+    cross join lateral (
+        select r.ctid as spot
+        from windlass.ready r
+        where r.lane = w.lane
+            and r.priority = p.priority
+            and r.due <= (select now from clock)
+            and (r.deadline is null or r.deadline > (select now from clock))
+        order by r.due, r.seq
+        limit ($7::int[])[w.place + 1] + $9::int
+    ) f
+),
+pick as materialized (
+    select f.spot
+    from unnest($6::int[], $7::int[]) as w(place, room)
+    cross join lateral (
+        select r.ctid as spot
+        from windlass.ready r
+        where r.ctid = any(array(select spot from peek where peek.place = w.place))
+        order by r.priority, r.due, r.seq
+        limit w.room
+        for update skip locked
+    ) f
+    limit $8::int
+),
+taken as (
+    delete from windlass.ready
+    where ctid = any(array(select spot from pick))
+    returning *
+),
+held as (
+    insert into windlass.leased
+    select
+        t.id, t.seq, t.lane, t.priority, t.slow, gen_random_uuid(), t.version + 1,
+        least((select now from clock) + coalesce($3::bigint, t.visibility), t.deadline),
+        t.deadline, t.visibility, t.attempt + 1, t.failures, t.lost, t.generation, t.due,
+        (select now from clock), t.failed_at, t.failure, $2::text, null
+    from taken t
+    returning *
+)
+select
+    h.seq, h.id, h.lane, h.token, h.version, h.expires_at, h.attempt, h.failures, h.lost, h.generation,
+    h.scheduled_at, h.started_at, h.failed_at, h.failure, j.priority, j.inherited, j.created_at, j.deadline,
+    j.content_type, j.payload, j.options, j.depends_on, j.workflow, j.schedule, j.slot, j.spawned_by,
+    j.progress, j.checkpoint, h.priority as claimed_priority
+from held h
+cross join lateral (select * from windlass.job where seq = h.seq offset 0) j

@@ -1,0 +1,48 @@
+-- Takes runnable jobs out of one lane (rule L1): locks the first that nobody else holds, priority by priority, and moves
+-- their rows from ready to leased. It stops at the last row it wants, so that nothing else is touched.
+-- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout; $4 lane;
+-- $5 how many; $6 for each priority the moment before which nothing can be due.
+-- By ready_claim, then by place in the table; job_pkey.
+with clock as materialized (
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
+),
+pick as materialized (
+    select f.spot
+    from generate_series(0, 4) as p(priority)
+    cross join lateral (
+        select r.ctid as spot
+        from windlass.ready r
+        where r.lane = $4::int
+            and r.priority = p.priority
+            and r.due >= ($6::bigint[])[p.priority + 1]
+            and r.due <= (select now from clock)
+            and (r.deadline is null or r.deadline > (select now from clock))
+            and not (select q.paused from windlass.lane l join windlass.queue q using (queue) where l.lane = $4::int)
+        order by r.due, r.seq
+        limit $5::int
+        for update of r skip locked
+    ) f
+    limit $5::int
+),
+taken as (
+    delete from windlass.ready
+    where ctid = any(array(select spot from pick))
+    returning *
+),
+held as (
+    insert into windlass.leased
+    select
+        t.id, t.seq, t.lane, t.priority, t.slow, gen_random_uuid(), t.version + 1,
+        least((select now from clock) + coalesce($3::bigint, t.visibility), t.deadline),
+        t.deadline, t.visibility, t.attempt + 1, t.failures, t.lost, t.generation, t.due,
+        (select now from clock), t.failed_at, t.failure, $2::text, null
+    from taken t
+    returning *
+)
+select
+    h.seq, h.id, h.lane, h.token, h.version, h.expires_at, h.attempt, h.failures, h.lost, h.generation,
+    h.scheduled_at, h.started_at, h.failed_at, h.failure, j.priority, j.inherited, j.created_at, j.deadline,
+    j.content_type, j.payload, j.options, j.depends_on, j.workflow, j.schedule, j.slot, j.spawned_by,
+    j.progress, j.checkpoint, h.priority as claimed_priority
+from held h
+cross join lateral (select * from windlass.job where seq = h.seq offset 0) j

@@ -1,0 +1,12 @@
+-- Heartbeats (rule L5): only leases that hold, never shorter, never beyond the lifetime.
+-- $1 the time, null for the server's; $2 lease time, null for each job's visibility timeout; $3 jobs, sorted; $4 tokens.
+-- By leased_pkey.
+with clock as materialized (
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
+)
+update windlass.leased l
+set expires_at = greatest(
+    l.expires_at, least((select now from clock) + coalesce($2::bigint, l.visibility), l.deadline))
+from unnest($3::uuid[], $4::uuid[]) as i(id, token)
+where l.id = i.id and l.token = i.token and l.expires_at > (select now from clock)
+returning l.id, l.expires_at - (select now from clock), l.cancel, l.token

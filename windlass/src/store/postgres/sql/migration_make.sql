@@ -1,0 +1,4 @@
+create table windlass.migration (
+    number int primary key,
+    applied_at timestamptz not null default now()
+);

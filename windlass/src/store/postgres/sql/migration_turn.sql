@@ -1,0 +1,2 @@
+-- Waits until nobody else migrates this schema. $1 its lock.
+select pg_advisory_xact_lock($1::bigint)

@@ -1,0 +1,16 @@
+-- Ended jobs that were kept long enough and that no unfinished job depends on. $1 states, $2 until when each is pruned,
+-- $3 how many. By done_end, edge_parent and done_pkey.
+select d.seq, d.lane, d.state
+from unnest($1::smallint[], $2::bigint[]) with ordinality as k(state, until, place)
+cross join lateral (
+    select d.seq, d.lane, d.state
+    from windlass.done d
+    where d.state = k.state and d.completed_at <= k.until
+        and not exists (
+            select from windlass.edge e
+            where e.parent = d.seq and not exists (select from windlass.done c where c.seq = e.child))
+    order by d.completed_at, d.seq
+    limit $3::bigint
+) d
+order by k.place
+limit $3::bigint

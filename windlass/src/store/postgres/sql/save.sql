@@ -1,0 +1,19 @@
+-- Keeps checkpoints and progress of attempts whose lease holds, and gives those (rule L2).
+-- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 checkpoints and $5 progress, null to keep.
+-- By leased_pkey and job_pkey.
+with clock as materialized (
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
+),
+held as materialized (
+    select l.id, l.seq, l.version, l.token, i.checkpoint, i.progress
+    from unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::text[]) as i(id, token, checkpoint, progress)
+    join windlass.leased l on l.id = i.id and l.token = i.token and l.expires_at > (select now from clock)
+    for update of l
+),
+kept as (
+    update windlass.job j
+    set progress = coalesce(h.progress, j.progress), checkpoint = coalesce(h.checkpoint, j.checkpoint)
+    from held h
+    where j.seq = h.seq and (h.progress is not null or h.checkpoint is not null)
+)
+select h.id, h.seq, h.version, (select now from clock), h.token from held h

@@ -1,0 +1,32 @@
+-- The sequences of jobs that ended badly, the newest first, and where to go on if there may be more.
+-- $1 beyond this sequence; $2 how many rows to look at; $3 queue; $4 type; $5 submitted from and $6 before;
+-- $7 schedule; $8 workflow; $9 states; $10 whether the oldest come first. What is null or empty is not asked for.
+-- By done_dead.
+with seen as materialized (
+    select d.seq
+    from unnest($9::smallint[]) as w(state)
+    cross join lateral (
+        select seq from windlass.done
+        where state = w.state and state <> 5 and seq < $1::bigint
+        order by seq desc limit $2::bigint
+    ) d
+    order by d.seq desc limit $2::bigint
+),
+fits as (
+    select j.seq
+    from seen s
+    cross join lateral (select * from windlass.job where seq = s.seq offset 0) j
+    join windlass.lane l on l.lane = j.lane
+    join windlass.queue q on q.queue = l.queue
+    where ($3::text is null or q.name = $3::text)
+        and ($4::text is null or l.job_type = $4::text)
+        and ($5::bigint is null or j.created_at >= $5::bigint)
+        and ($6::bigint is null or j.created_at < $6::bigint)
+        and ($7::text is null or j.schedule = $7::text)
+        and ($8::uuid is null or j.workflow = $8::uuid)
+        and (cardinality($9::smallint[]) >= 0 and $10::boolean is not null)
+)
+select f.seq, e.last
+from (select case when count(*) >= $2::bigint then min(seq) end as last from seen) e
+left join fits f on true
+order by f.seq desc

@@ -1,0 +1,64 @@
+-- Ends attempts that have no consequences for other jobs (rule L2: fenced in the statement that writes). Rows that are
+-- marked slow are left alone, and so is every lease that does not hold: what is not returned was not changed.
+-- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 outcomes; $5 next states; $6 delays;
+-- $7 whether it counts as a failure; $8 failures; $9 reasons; $10 content types and $11 bytes of results.
+-- By leased_pkey.
+with clock as materialized (
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
+),
+gone as (
+    delete from windlass.leased l
+    using unnest(
+        $2::uuid[], $3::uuid[], $4::smallint[], $5::smallint[], $6::bigint[], $7::int[], $8::text[], $9::text[],
+        $10::text[], $11::bytea[]
+    ) as i(id, token, outcome, next, delay, counted, said, reason, result_type, result)
+    where l.id = i.id
+        and l.token = i.token
+        and l.expires_at > (select now from clock)
+        and not l.slow
+    returning l.*, i.outcome, i.next, i.delay, i.counted, i.said, i.reason, i.result_type, i.result
+),
+ended as (
+    insert into windlass.done
+    select
+        g.seq, g.lane, g.next, c.now, g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
+        g.scheduled_at, g.started_at,
+        case when g.next = 5 then null when g.said is null then g.failed_at else c.now end,
+        g.token, g.worker, case when g.next = 5 then null else coalesce(g.said, g.failure) end,
+        g.reason, g.result_type, g.result
+    from gone g, clock c
+    where g.next >= 5
+),
+back as (
+    insert into windlass.ready
+    select
+        g.seq, g.id, g.lane, g.priority, g.next, g.slow, c.now + coalesce(g.delay, 0), g.deadline, g.visibility,
+        g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
+        case when g.next = 2 then null else g.scheduled_at end, case when g.next = 2 then null else c.now end,
+        g.started_at, case when g.said is null then g.failed_at else c.now end, coalesce(g.said, g.failure)
+    from gone g, clock c
+    where g.next < 5
+),
+closed as (
+    insert into windlass.attempt
+    select
+        g.seq, g.version, g.token, g.attempt, g.generation, g.outcome, g.started_at, c.now, g.worker, g.said
+    from gone g, clock c
+    where g.outcome <> 0
+),
+forgotten as (
+    delete from windlass.attempt a using gone g
+    where g.version > 100 and a.seq = g.seq and a.version <= g.version - 100
+),
+unlogged as (
+    delete from windlass.log a using gone g
+    where g.version > 100 and a.seq = g.seq and a.version <= g.version - 100
+),
+told as (
+    insert into windlass.event (at, lane, kind, count, seqs)
+    select c.now, g.lane, g.next, count(*), array_agg(g.seq)
+    from gone g, clock c
+    where g.next >= 5
+    group by c.now, g.lane, g.next
+)
+select g.id, g.next, g.lane from gone g

@@ -1,0 +1,118 @@
+//! Upkeep: lifetimes, expired leases, schedules, retention; each at most `limit` in one step.
+//!
+//! Every worker asks for it every second, so it first looks without a lock, and takes its turn only if there is work.
+
+use std::sync::Arc;
+
+use super::Inner;
+use super::fault::Fault;
+use super::rows;
+use super::unit::{EVENT_PRUNED, Unit};
+use crate::job::{Outcome, State, Verdict};
+use crate::store::answer::UpkeepReport;
+use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
+
+/// How many rows of events are kept apart before the oldest are folded into sums.
+const EVENTS_KEPT: i64 = 10_000;
+/// How many rows of events are folded in one step.
+const FOLD_MAX: i64 = 20_000;
+
+impl Inner {
+    pub(super) async fn upkeep(self: &Arc<Self>, request: &Upkeep) -> Result<UpkeepReport, Fault> {
+        if !self.has_upkeep(request).await? {
+            return Ok(UpkeepReport::default());
+        }
+        super::in_unit!(self, unit, unit.upkeep(request).await)
+    }
+
+    async fn has_upkeep(&self, request: &Upkeep) -> Result<bool, Fault> {
+        let link = self.link().await?;
+        let live = rows::micros(WORKER_LIVE);
+        let (states, kept) = horizons(&request.retention);
+        let parameters: [super::link::Parameter<'_>; 5] = [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT];
+        let rows = link.query(include_str!("sql/upkeep_due.sql"), &parameters).await?;
+        Ok(rows.first().is_some_and(|row| row.get(0)))
+    }
+}
+
+/// The states that are pruned, and how long each is kept.
+fn horizons(retention: &Retention) -> (Vec<i16>, Vec<i64>) {
+    let kept = State::ALL.into_iter().filter_map(|state| Some((state, retention.of(state)?)));
+    kept.map(|(state, kept)| (i16::from(state.number()), rows::micros(kept))).unzip()
+}
+
+impl Unit<'_> {
+    async fn upkeep(&mut self, request: &Upkeep) -> Result<UpkeepReport, Fault> {
+        let limit = request.limit.max(1);
+        let lifetimes = self.end_lifetimes(limit).await?;
+        let expired = self.take_back_leases(limit).await?;
+        let fired = self.fire_schedules(limit).await?;
+        let pruned = self.prune(&request.retention, limit).await?;
+        let long_ago = self.now.minus(WORKER_LIVE).as_micros();
+        self.link.execute(include_str!("sql/worker_forget.sql"), &[&long_ago]).await?;
+        self.link.execute(include_str!("sql/event_fold.sql"), &[&EVENTS_KEPT, &FOLD_MAX]).await?;
+        let more = [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
+        Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
+    }
+
+    /// S15: whatever the state, and whoever holds the job.
+    async fn end_lifetimes(&mut self, limit: usize) -> Result<usize, Fault> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.link.query(include_str!("sql/lifetime_due.sql"), &[&self.now.as_micros(), &most]).await?;
+        let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        self.load_seqs(seqs.iter().copied()).await?;
+        let mut count = 0;
+        for seq in seqs {
+            let now = self.now;
+            // One that ended with another, or that got away before it was held.
+            let due = |job: &crate::job::JobRecord| {
+                !job.state.is_terminal() && job.deadline.is_some_and(|deadline| deadline <= now)
+            };
+            if self.get(seq).is_some_and(|entry| due(&entry.job)) {
+                self.end(seq, &Verdict::of_lifetime(), Outcome::Revoked).await?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// S10, S11 and S14: nobody settled these in time.
+    async fn take_back_leases(&mut self, limit: usize) -> Result<usize, Fault> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.link.query(include_str!("sql/lease_due.sql"), &[&self.now.as_micros(), &most]).await?;
+        let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        self.load_seqs(seqs.iter().copied()).await?;
+        let mut count = 0;
+        for seq in seqs {
+            let now = self.now;
+            let Some(entry) = self.get(seq) else { continue };
+            if entry.job.lease.as_ref().is_none_or(|lease| lease.expires_at > now) {
+                continue;
+            }
+            let verdict = Verdict::of_expiry(&entry.job, &mut fastrand::f64);
+            self.end(seq, &verdict, Outcome::Lost).await?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    async fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize, Fault> {
+        let (states, kept) = horizons(retention);
+        let now = self.now.as_micros();
+        let ends: Vec<i64> = kept.into_iter().map(|kept| now - kept).collect();
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.link.query(include_str!("sql/prune_due.sql"), &[&states, &ends, &most]).await?;
+        for row in &rows {
+            let (seq, lane, state): (i64, i32, i16) = (row.get(0), row.get(1), row.get(2));
+            // What this very step has touched stays until the next.
+            if self.get(seq).is_none() {
+                self.removed.push(seq);
+                self.events.push((lane, EVENT_PRUNED, seq));
+                self.events.push((lane, -state, seq));
+            }
+        }
+        let room = i64::try_from(limit - rows.len().min(limit)).unwrap_or_default();
+        let keys = self.link.execute(include_str!("sql/key_prune.sql"), &[&now, &room]).await?;
+        Ok(rows.len() + usize::try_from(keys).unwrap_or_default())
+    }
+}
