@@ -46,6 +46,19 @@ pub(crate) async fn sqlite() -> Setup {
     Setup { beneath: Some(Box::new(folder)), ..Setup::on(Arc::new(store), clock) }
 }
 
+/// A schema of its own in the database that `WINDLASS_TEST_POSTGRES` names.
+#[cfg(feature = "postgres")]
+pub(crate) async fn postgres() -> Setup {
+    use windlass::store::{PostgresOptions, PostgresStore};
+    let url = std::env::var("WINDLASS_TEST_POSTGRES");
+    let url = url.expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database; scripts/test starts one");
+    let clock = ManualClock::default();
+    let schema = format!("runtime_{}", windlass::store::new_job_id().as_uuid().simple());
+    let options = PostgresOptions::new(&url).and_then(|options| options.schema(schema)).expect("valid options");
+    let store = PostgresStore::with(options.clock(clock.clone()).connections(8)).await.expect("the test database");
+    Setup::on(Arc::new(store), clock)
+}
+
 /// Makes a test of each case, on each store.
 macro_rules! on_every_store {
     ($($case:ident),* $(,)?) => {
@@ -64,6 +77,16 @@ macro_rules! on_every_store {
                 #[tokio::test]
                 async fn $case() {
                     super::$case($crate::support::sqlite().await).await;
+                }
+            )*
+        }
+
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    super::$case($crate::support::postgres().await).await;
                 }
             )*
         }
