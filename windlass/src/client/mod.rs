@@ -19,11 +19,11 @@ pub use operate::Operate;
 pub use schedules::Schedule;
 pub use wait::Events;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{Limits, Policies};
-use crate::store::{InsertedJob, MemoryStore, Store};
+use crate::store::{self, InsertedJob, MemoryStore, Store};
 
-/// How long an enqueue may take before it fails with [`Error::SubmissionTimeout`] (rule T3).
+/// How long an enqueue may take before it fails with [`Error::SubmissionTimeout`](crate::Error::SubmissionTimeout) (rule T3).
 pub const SUBMISSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Told of the jobs of one enqueue call, after they were stored.
@@ -56,16 +56,9 @@ struct Inner {
 }
 
 impl Client {
-    /// A client of the store that this URL names: `memory:`.
+    /// A client of the store that this URL names: `memory:`, `sqlite:PATH`, `postgres://…`.
     pub async fn open(url: &str) -> Result<Self> {
-        let scheme = url.split(':').next().unwrap_or_default();
-        match scheme {
-            "memory" => Ok(Client::in_memory()),
-            _ => {
-                let problem = format!("no store for {scheme:?}; known are: memory");
-                Err(Error::invalid("store URL", problem))
-            }
-        }
+        Ok(Client::with_store(store::open(url).await?))
     }
 
     /// A client of an empty store in memory, which forgets everything with its last clone.

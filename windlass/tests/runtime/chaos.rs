@@ -111,8 +111,7 @@ async fn start_chord(client: &Client) -> (WorkflowId, JobId) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_doubled_or_left_behind() {
-    let client = Client::with_store(Arc::new(MemoryStore::new()));
-    let (setup, faults) = Setup { client, clock: ManualClock::default() }.faulty();
+    let (setup, faults) = Setup::on(Arc::new(MemoryStore::new()), ManualClock::default()).faulty();
     let client = &setup.client;
     let seen = Arc::new(Seen::default());
     let mut chords = Vec::new();

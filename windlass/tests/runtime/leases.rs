@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use windlass::store::{Act, MemoryStore};
-use windlass::{Client, Context, Failure, ManualClock, Outcome, State, SystemClock, Worker};
+use windlass::{Context, Failure, ManualClock, Outcome, State, SystemClock, Worker};
 
 use crate::support::{Number, SOON, Setup, memory, until};
 
 /// A store on the machine's clock.
 fn real_time() -> Setup {
-    let client = Client::with_store(Arc::new(MemoryStore::with_clock(SystemClock::default())));
-    Setup { client, clock: ManualClock::default() }
+    Setup::on(Arc::new(MemoryStore::with_clock(SystemClock::default())), ManualClock::default())
 }
 
 #[tokio::test]

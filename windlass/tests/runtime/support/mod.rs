@@ -7,7 +7,7 @@ pub(crate) mod faulty;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass::store::MemoryStore;
+use windlass::store::{MemoryStore, Store};
 use windlass::{Client, JobId, JobRecord, ManualClock, State, Worker};
 
 /// Long enough for anything that happens at once, short enough to notice that it does not.
@@ -17,12 +17,46 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 pub(crate) struct Setup {
     pub(crate) client: Client,
     pub(crate) clock: ManualClock,
+    /// What must outlive the store: the folder of its file.
+    #[allow(dead_code, reason = "it is only kept")]
+    pub(crate) beneath: Option<Box<dyn std::any::Any + Send + Sync>>,
+}
+
+impl Setup {
+    /// A store's client, with nothing beneath it.
+    pub(crate) fn on(store: Arc<dyn Store>, clock: ManualClock) -> Self {
+        Setup { client: Client::with_store(store), clock, beneath: None }
+    }
 }
 
 /// A fresh store in memory.
 pub(crate) async fn memory() -> Setup {
     let clock = ManualClock::default();
-    Setup { client: Client::with_store(Arc::new(MemoryStore::with_clock(clock.clone()))), clock }
+    Setup::on(Arc::new(MemoryStore::with_clock(clock.clone())), clock)
+}
+
+/// A fresh SQLite file.
+#[cfg(feature = "sqlite")]
+pub(crate) async fn sqlite() -> Setup {
+    use windlass::store::sqlite::SqliteOptions;
+    let (folder, clock) = (tempfile::TempDir::new().expect("a temporary folder"), ManualClock::default());
+    let options = SqliteOptions::new(folder.path().join("jobs.db")).clock(clock.clone());
+    // These tests cut no power, and syncing would make them many times as long.
+    let store = options.may_lose_on_power_cut().open().expect("a new store");
+    Setup { beneath: Some(Box::new(folder)), ..Setup::on(Arc::new(store), clock) }
+}
+
+/// A schema of its own in the database that `WINDLASS_TEST_POSTGRES` names.
+#[cfg(feature = "postgres")]
+pub(crate) async fn postgres() -> Setup {
+    use windlass::store::{PostgresOptions, PostgresStore};
+    let url = std::env::var("WINDLASS_TEST_POSTGRES");
+    let url = url.expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database; scripts/test starts one");
+    let clock = ManualClock::default();
+    let schema = format!("runtime_{}", windlass::store::new_job_id().as_uuid().simple());
+    let options = PostgresOptions::new(&url).and_then(|options| options.schema(schema)).expect("valid options");
+    let store = PostgresStore::with(options.clock(clock.clone()).connections(8)).await.expect("the test database");
+    Setup::on(Arc::new(store), clock)
 }
 
 /// Makes a test of each case, on each store.
@@ -33,6 +67,26 @@ macro_rules! on_every_store {
                 #[tokio::test]
                 async fn $case() {
                     super::$case($crate::support::memory().await).await;
+                }
+            )*
+        }
+
+        #[cfg(feature = "sqlite")]
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    super::$case($crate::support::sqlite().await).await;
+                }
+            )*
+        }
+
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    super::$case($crate::support::postgres().await).await;
                 }
             )*
         }
@@ -61,7 +115,7 @@ impl Setup {
     /// The same store behind one that fails when told to.
     pub(crate) fn faulty(self) -> (Setup, Arc<faulty::Faults>) {
         let (store, faults) = faulty::FaultyStore::over(self.client.store().clone());
-        (Setup { client: Client::with_store(store), clock: self.clock }, faults)
+        (Setup { client: Client::with_store(store), ..self }, faults)
     }
 
     /// Enqueues a number; gives its id.
