@@ -58,6 +58,11 @@ impl Lanes {
         self.known().names.get(&lane).cloned()
     }
 
+    /// Forgets everything: a lane made in a transaction that was undone does not exist.
+    pub(super) fn forget(&self) {
+        *self.known.write().expect("nobody panics while holding the lanes") = Known::default();
+    }
+
     /// Remembers lanes that a transaction made.
     pub(super) fn keep(&self, made: HashMap<(QueueName, JobType), Lane>) {
         if !made.is_empty() {

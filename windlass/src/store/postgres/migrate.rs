@@ -76,8 +76,7 @@ async fn apply(link: &Link<'_>, schema: &str, turn: i64) -> Result<(), Fault> {
 
 /// The newest step that the schema has; `None` where there is no schema.
 async fn found(link: &Link<'_>, schema: &str) -> Result<Option<usize>, Fault> {
-    let table = format!("{schema}.migration");
-    let there: bool = link.query(include_str!("sql/migration_is.sql"), &[&table]).await?[0].get(0);
+    let there: bool = link.query(include_str!("sql/migration_is.sql"), &[&schema]).await?[0].get(0);
     if !there {
         return Ok(None);
     }

@@ -104,9 +104,34 @@ impl<'a> Unit<'a> {
             }
             Err(fault) => {
                 self.link.roll_back().await;
+                if !self.lanes.is_empty() {
+                    self.store.lanes.forget();
+                }
                 Err(fault)
             }
         }
+    }
+
+    /// Writes what has changed, so that statements of the same transaction see it, and forgets what was loaded.
+    pub(super) async fn write_down(&mut self) -> Result<(), Fault> {
+        if !self.dirty.is_empty() || !self.events.is_empty() {
+            self.flush().await?;
+        }
+        self.entries.clear();
+        self.ids.clear();
+        self.was.clear();
+        self.dirty.clear();
+        self.new.clear();
+        self.wide.clear();
+        self.edges.clear();
+        self.edges_by_child.clear();
+        self.parents_loaded.clear();
+        self.children_loaded.clear();
+        self.edges_dirty.clear();
+        self.closed.clear();
+        self.removed.clear();
+        self.events.clear();
+        Ok(())
     }
 
     /// Writes, and leaves the commit to the user whose transaction this is. Lanes it made are found again later.

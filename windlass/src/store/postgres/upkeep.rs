@@ -1,5 +1,6 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention; each at most `limit` in one step.
 //!
+//! Each kind is written before the next is looked for, so that statements see what has happened.
 //! Every worker asks for it every second, so it first looks without a lock, and takes its turn only if there is work.
 
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use super::Inner;
 use super::fault::Fault;
 use super::rows;
 use super::unit::{EVENT_PRUNED, Unit};
-use crate::job::{Outcome, State, Verdict};
+use crate::job::{JobRecord, Outcome, State, Verdict};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
 
@@ -47,6 +48,7 @@ impl Unit<'_> {
         let lifetimes = self.end_lifetimes(limit).await?;
         let expired = self.take_back_leases(limit).await?;
         let fired = self.fire_schedules(limit).await?;
+        self.write_down().await?;
         let pruned = self.prune(&request.retention, limit).await?;
         let long_ago = self.now.minus(WORKER_LIVE).as_micros();
         self.link.execute(include_str!("sql/worker_forget.sql"), &[&long_ago]).await?;
@@ -57,43 +59,57 @@ impl Unit<'_> {
 
     /// S15: whatever the state, and whoever holds the job.
     async fn end_lifetimes(&mut self, limit: usize) -> Result<usize, Fault> {
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.link.query(include_str!("sql/lifetime_due.sql"), &[&self.now.as_micros(), &most]).await?;
-        let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-        self.load_seqs(seqs.iter().copied()).await?;
         let mut count = 0;
-        for seq in seqs {
-            let now = self.now;
-            // One that ended with another, or that got away before it was held.
-            let due = |job: &crate::job::JobRecord| {
-                !job.state.is_terminal() && job.deadline.is_some_and(|deadline| deadline <= now)
-            };
-            if self.get(seq).is_some_and(|entry| due(&entry.job)) {
-                self.end(seq, &Verdict::of_lifetime(), Outcome::Revoked).await?;
-                count += 1;
+        loop {
+            let seqs = self.due(include_str!("sql/lifetime_due.sql"), limit - count).await?;
+            let before = count;
+            for seq in seqs {
+                let now = self.now;
+                // One that ended with another, or that got away before it was held.
+                let due =
+                    |job: &JobRecord| !job.state.is_terminal() && job.deadline.is_some_and(|deadline| deadline <= now);
+                if self.get(seq).is_some_and(|entry| due(&entry.job)) {
+                    self.end(seq, &Verdict::of_lifetime(), Outcome::Revoked).await?;
+                    count += 1;
+                }
+            }
+            self.write_down().await?;
+            if count == before || count == limit {
+                return Ok(count);
             }
         }
-        Ok(count)
     }
 
     /// S10, S11 and S14: nobody settled these in time.
     async fn take_back_leases(&mut self, limit: usize) -> Result<usize, Fault> {
+        let mut count = 0;
+        loop {
+            let seqs = self.due(include_str!("sql/lease_due.sql"), limit - count).await?;
+            let before = count;
+            for seq in seqs {
+                let now = self.now;
+                let Some(entry) = self.get(seq) else { continue };
+                if entry.job.lease.as_ref().is_none_or(|lease| lease.expires_at > now) {
+                    continue;
+                }
+                let verdict = Verdict::of_expiry(&entry.job, &mut fastrand::f64);
+                self.end(seq, &verdict, Outcome::Lost).await?;
+                count += 1;
+            }
+            self.write_down().await?;
+            if count == before || count == limit {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Loads the jobs that a statement names, at most so many.
+    async fn due(&mut self, statement: &'static str, limit: usize) -> Result<Vec<i64>, Fault> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.link.query(include_str!("sql/lease_due.sql"), &[&self.now.as_micros(), &most]).await?;
+        let rows = self.link.query(statement, &[&self.now.as_micros(), &most]).await?;
         let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         self.load_seqs(seqs.iter().copied()).await?;
-        let mut count = 0;
-        for seq in seqs {
-            let now = self.now;
-            let Some(entry) = self.get(seq) else { continue };
-            if entry.job.lease.as_ref().is_none_or(|lease| lease.expires_at > now) {
-                continue;
-            }
-            let verdict = Verdict::of_expiry(&entry.job, &mut fastrand::f64);
-            self.end(seq, &verdict, Outcome::Lost).await?;
-            count += 1;
-        }
-        Ok(count)
+        Ok(seqs)
     }
 
     async fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize, Fault> {
@@ -104,12 +120,9 @@ impl Unit<'_> {
         let rows = self.link.query(include_str!("sql/prune_due.sql"), &[&states, &ends, &most]).await?;
         for row in &rows {
             let (seq, lane, state): (i64, i32, i16) = (row.get(0), row.get(1), row.get(2));
-            // What this very step has touched stays until the next.
-            if self.get(seq).is_none() {
-                self.removed.push(seq);
-                self.events.push((lane, EVENT_PRUNED, seq));
-                self.events.push((lane, -state, seq));
-            }
+            self.removed.push(seq);
+            self.events.push((lane, EVENT_PRUNED, seq));
+            self.events.push((lane, -state, seq));
         }
         let room = i64::try_from(limit - rows.len().min(limit)).unwrap_or_default();
         let keys = self.link.execute(include_str!("sql/key_prune.sql"), &[&now, &room]).await?;

@@ -58,6 +58,9 @@ use crate::clock::ManualClock;
 /// How long histories are on average unless said otherwise.
 const STEPS_DEFAULT: usize = 40;
 
+/// How long a failure is shrunk: on a store that makes a schema for each history, every try costs most of a second.
+const SHRINK_MILLISECONDS_MAX: u32 = 60_000;
+
 /// How much to try, and from which seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModelOptions {
@@ -151,8 +154,13 @@ impl std::error::Error for ModelFailure {}
 /// Makes a runtime of its own, in which the stores are made and used; so it must not be called from inside one.
 pub fn check(subject: &dyn Subject, options: ModelOptions) -> Result<ModelReport, ModelFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
-    let config =
-        Config { cases: options.histories, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    let config = Config {
+        cases: options.histories,
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        max_shrink_time: SHRINK_MILLISECONDS_MAX,
+        ..Config::default()
+    };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed_bytes(options.seed));
     let mut runner = TestRunner::new_with_rng(config, rng);
     let report = RefCell::new(ModelReport {
