@@ -142,7 +142,7 @@ mod postgres {
 
     #[test]
     fn the_postgres_store_agrees_with_the_model() {
-        super::agree(&Postgres, 60);
+        super::agree(&Postgres, 16);
     }
 }
 

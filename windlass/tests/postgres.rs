@@ -319,7 +319,8 @@ async fn n2_another_process_hears_of_jobs_ends_and_cancels() {
     let story = async {
         loop {
             enqueue(&one, job()).await;
-            let wait = tokio::time::timeout(Duration::from_millis(300), heard(|wake| matches!(wake, Wake::Scheduled(_))));
+            let wait =
+                tokio::time::timeout(Duration::from_millis(300), heard(|wake| matches!(wake, Wake::Scheduled(_))));
             if wait.await.is_ok() {
                 break;
             }
@@ -414,11 +415,9 @@ async fn d6_cut_connections_and_a_read_only_server_are_told_and_survived() {
         if let Err(error) = store.insert(batch(vec![job()])).await {
             assert!(matches!(error, Error::StoreUnavailable { .. }), "{error}");
         }
-        tokio::time::timeout(DEADLINE, async {
-            while store.insert(batch(vec![job()])).await.is_err() {}
-        })
-        .await
-        .expect("the store comes back by itself");
+        tokio::time::timeout(DEADLINE, async { while store.insert(batch(vec![job()])).await.is_err() {} })
+            .await
+            .expect("the store comes back by itself");
     }
     let read_only = format!("{}?options=-c%20default_transaction_read_only%3Don", url());
     let options = PostgresOptions::new(&read_only).and_then(|options| options.schema(&schema)).expect("valid");

@@ -196,9 +196,8 @@ async fn d1_nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() 
         let found = store.find(ids).await.expect("find");
         lost += found.iter().filter(|job| job.as_ref().is_none_or(|job| job.state != State::Completed)).count();
     }
-    let twice = |map: &Mutex<HashMap<JobId, usize>>| {
-        map.lock().expect("no panic").values().filter(|count| **count > 1).count()
-    };
+    let twice =
+        |map: &Mutex<HashMap<JobId, usize>>| map.lock().expect("no panic").values().filter(|count| **count > 1).count();
     let granted_twice = history.granted.lock().expect("no panic").values().filter(|count| **count > 1).count();
     let (unknown, refused) = (history.unknown.load(Ordering::Relaxed), history.refused.load(Ordering::Relaxed));
     println!(
@@ -208,5 +207,9 @@ async fn d1_nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() 
     assert_eq!((lost, granted_twice, twice(&history.completed)), (0, 0, 0), "lost, leases twice, completed twice");
     assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
     // A run that did too little shows nothing.
-    assert!(acknowledged.len() > 300 && unknown + refused >= KILLS, "{} jobs, {unknown}, {refused}", acknowledged.len());
+    assert!(
+        acknowledged.len() > 300 && unknown + refused >= KILLS,
+        "{} jobs, {unknown}, {refused}",
+        acknowledged.len()
+    );
 }

@@ -90,27 +90,27 @@ impl Client {
     /// Stores a schedule, in place of one of the same name if there is one.
     pub async fn put_schedule(&self, schedule: &Schedule) -> Result<ScheduleRecord> {
         let spec = schedule.check(self)?;
-        Ok(self.store().edit_schedule(&ScheduleEdit::Put { spec, version: None }).await?.schedule)
+        Ok(self.store().edit_schedule(&ScheduleEdit::Put { spec, version: None }, None).await?.schedule)
     }
 
     /// Stops a schedule firing until it is resumed.
     pub async fn pause_schedule(&self, name: &str) -> Result<ScheduleRecord> {
-        Ok(self.store().edit_schedule(&ScheduleEdit::Pause(name.to_owned())).await?.schedule)
+        Ok(self.store().edit_schedule(&ScheduleEdit::Pause(name.to_owned()), None).await?.schedule)
     }
 
     /// Lets a schedule fire again.
     pub async fn resume_schedule(&self, name: &str) -> Result<ScheduleRecord> {
-        Ok(self.store().edit_schedule(&ScheduleEdit::Resume(name.to_owned())).await?.schedule)
+        Ok(self.store().edit_schedule(&ScheduleEdit::Resume(name.to_owned()), None).await?.schedule)
     }
 
     /// Fires a schedule now, beside its slots; gives the job.
     pub async fn trigger_schedule(&self, name: &str) -> Result<JobId> {
-        let edited = self.store().edit_schedule(&ScheduleEdit::Trigger(name.to_owned())).await?;
+        let edited = self.store().edit_schedule(&ScheduleEdit::Trigger(name.to_owned()), None).await?;
         Ok(edited.job.expect("a trigger fires a job"))
     }
 
     /// Forgets a schedule; its jobs stay.
     pub async fn delete_schedule(&self, name: &str) -> Result<ScheduleRecord> {
-        Ok(self.store().edit_schedule(&ScheduleEdit::Delete(name.to_owned())).await?.schedule)
+        Ok(self.store().edit_schedule(&ScheduleEdit::Delete(name.to_owned()), None).await?.schedule)
     }
 }

@@ -127,7 +127,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;
 
     /// Creates, replaces, pauses, resumes, triggers or deletes a schedule; gives it as it is afterwards.
-    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited>;
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited>;
 
     /// Schedules by name, after this name.
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>>;

@@ -10,7 +10,7 @@ use crate::job::{
     CHECKPOINT_BYTES_MAX, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey, Priority, Progress,
     QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_chars, check_size, check_tags, check_url, cut,
 };
-use crate::schedule::ScheduleSpec;
+use crate::schedule::{ScheduleRecord, ScheduleSpec};
 use crate::time::Timestamp;
 
 /// Most jobs in one claim, settle, extend or save; as many as one enqueue may hold.
@@ -394,7 +394,66 @@ pub enum ScheduleEdit {
     Delete(String),
 }
 
+/// What a change to a schedule comes to: decided once, for every store.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScheduleChange {
+    /// What to call it in the record of acts.
+    pub act: &'static str,
+    /// The schedule as it shall be; as it was, when it is deleted.
+    pub schedule: ScheduleRecord,
+    /// Whether a job is to be fired now.
+    pub fires: bool,
+    /// Whether the schedule is to be removed.
+    pub deletes: bool,
+}
+
 impl ScheduleEdit {
+    /// Decides what the change does to the schedule of that name, if one is stored.
+    pub fn decide(&self, stored: Option<ScheduleRecord>, now: Timestamp) -> Result<ScheduleChange> {
+        let name = self.name();
+        let known = |stored: Option<ScheduleRecord>| stored.ok_or_else(|| Error::not_found("schedule", name));
+        let (act, schedule) = match self {
+            ScheduleEdit::Create(spec) => {
+                if stored.is_some() {
+                    return Err(Error::Conflict(format!("schedule {name:?} exists already")));
+                }
+                ("create schedule", ScheduleRecord::create(spec.clone(), now)?)
+            }
+            ScheduleEdit::Put { spec, version } => {
+                let is = stored.as_ref().map(|schedule| schedule.version);
+                if version.is_some() && *version != is {
+                    return Err(Error::Conflict(format!("schedule {name:?} is not at version {version:?}")));
+                }
+                let schedule = match stored {
+                    None => ScheduleRecord::create(spec.clone(), now)?,
+                    Some(mut schedule) => {
+                        schedule.replace(spec.clone(), now)?;
+                        schedule
+                    }
+                };
+                ("put schedule", schedule)
+            }
+            ScheduleEdit::Pause(_) => {
+                let mut schedule = known(stored)?;
+                schedule.pause(now);
+                ("pause schedule", schedule)
+            }
+            ScheduleEdit::Resume(_) => {
+                let mut schedule = known(stored)?;
+                schedule.resume(now);
+                ("resume schedule", schedule)
+            }
+            ScheduleEdit::Trigger(_) => {
+                let mut schedule = known(stored)?;
+                schedule.fired += 1;
+                ("trigger schedule", schedule)
+            }
+            ScheduleEdit::Delete(_) => ("delete schedule", known(stored)?),
+        };
+        let fires = matches!(self, ScheduleEdit::Trigger(_));
+        Ok(ScheduleChange { act, schedule, fires, deletes: matches!(self, ScheduleEdit::Delete(_)) })
+    }
+
     /// The name of the schedule.
     pub fn name(&self) -> &str {
         match self {

@@ -22,6 +22,9 @@ pub enum LeftSchedules {
     Delete,
 }
 
+/// Who changed a schedule, in the record of acts, when no person did.
+const CODE: &str = "worker code";
+
 /// Stores the schedules of the code, where they differ from what is stored, and deals with those that left it.
 pub(super) async fn register(client: &Client, schedules: &[Schedule], left: LeftSchedules) -> Result<()> {
     if schedules.is_empty() && left == LeftSchedules::Keep {
@@ -35,7 +38,7 @@ pub(super) async fn register(client: &Client, schedules: &[Schedule], left: Left
         if stored.iter().any(|record| record.spec == spec) {
             continue;
         }
-        client.store().edit_schedule(&ScheduleEdit::Put { spec, version: None }).await?;
+        client.store().edit_schedule(&ScheduleEdit::Put { spec, version: None }, Some(CODE)).await?;
     }
     let named: BTreeSet<&str> = schedules.iter().map(Schedule::name).collect();
     for record in stored.iter().filter(|record| record.spec.from_code && !named.contains(record.spec.name.as_str())) {
@@ -51,10 +54,10 @@ async fn leave(client: &Client, record: &ScheduleRecord, left: LeftSchedules) ->
         LeftSchedules::Keep => {}
         LeftSchedules::Pause if record.paused => {}
         LeftSchedules::Pause => {
-            client.store().edit_schedule(&ScheduleEdit::Pause(name)).await?;
+            client.store().edit_schedule(&ScheduleEdit::Pause(name), Some(CODE)).await?;
         }
         LeftSchedules::Delete => {
-            client.store().edit_schedule(&ScheduleEdit::Delete(name)).await?;
+            client.store().edit_schedule(&ScheduleEdit::Delete(name), Some(CODE)).await?;
         }
     }
     Ok(())

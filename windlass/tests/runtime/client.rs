@@ -205,7 +205,7 @@ async fn a_schedule_is_stored_triggered_and_deleted(Setup { client, .. }: Setup)
     assert!(!client.resume_schedule("nightly").await.expect("resume").paused);
     client.delete_schedule("nightly").await.expect("delete");
     assert!(client.schedules(None, 10).await.expect("schedules").is_empty());
-    let gone = client.store().edit_schedule(&ScheduleEdit::Pause("nightly".into())).await;
+    let gone = client.store().edit_schedule(&ScheduleEdit::Pause("nightly".into()), None).await;
     assert_eq!(gone.expect_err("gone").name(), "NotFound");
 }
 

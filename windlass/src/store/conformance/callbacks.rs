@@ -138,7 +138,7 @@ async fn n7_a_webhook_job_is_stored_for_a_job_that_dies_at_submission(bench: Ben
     webhook(&bench, child.id).await;
     let template = checked(named("fired").callback_url(URL));
     let create = ScheduleEdit::Create(ScheduleSpec::every("s", Duration::from_secs(60), template));
-    bench.store.edit_schedule(&create).await.expect("edit_schedule");
+    bench.store.edit_schedule(&create, None).await.expect("edit_schedule");
     bench.pass(Duration::from_secs(60)).await;
     let fired = bench.only("fired").await.id;
     bench.end(fired, State::Completed).await;

@@ -35,7 +35,7 @@ async fn e_errors_say_what_was_attempted_and_on_what(bench: Bench) {
             format!("cannot depend on job {unknown}: it does not exist"),
         ),
         (
-            bench.store.edit_schedule(&ScheduleEdit::Pause("nightly".into())).await.expect_err("unknown"),
+            bench.store.edit_schedule(&ScheduleEdit::Pause("nightly".into()), None).await.expect_err("unknown"),
             "NotFound",
             "schedule \"nightly\" does not exist".to_owned(),
         ),
@@ -127,7 +127,7 @@ async fn e_bad_values_are_refused_before_they_are_stored(bench: Bench) {
         assert!(matches!(error, Error::InvalidArgument { field: named, .. } if named == field), "{error}");
     }
     let all = ScheduleSpec::every("s", std::time::Duration::from_secs(60), checked(job())).missed(Missed::All(0));
-    let error = bench.store.edit_schedule(&ScheduleEdit::Create(all)).await.expect_err("all(0)");
+    let error = bench.store.edit_schedule(&ScheduleEdit::Create(all), None).await.expect_err("all(0)");
     assert_eq!(error.name(), "InvalidArgument");
     let dead = bench.enqueue(job().queue("dead").lifetime(std::time::Duration::from_secs(9))).await;
     bench.end(dead, State::Failed).await;

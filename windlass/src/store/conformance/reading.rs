@@ -74,7 +74,7 @@ async fn o1_jobs_are_listed_newest_first(bench: Bench) {
 async fn o1_every_filter_holds(bench: Bench) {
     let start = bench.now();
     let create = ScheduleSpec::every("nightly", 60 * SECOND, checked(named("fired")));
-    bench.store.edit_schedule(&ScheduleEdit::Create(create)).await.expect("edit_schedule");
+    bench.store.edit_schedule(&ScheduleEdit::Create(create), None).await.expect("edit_schedule");
     let flow = bench.submit_workflow("flow", vec![named("step")]).await;
     let tagged = bench.enqueue(named("tagged").tag("team", "a").tag("tier", "b")).await;
     let correlated = bench.enqueue(named("correlated").correlation_id("order-42")).await;

@@ -47,7 +47,7 @@ fn every_minute(name: &str) -> ScheduleSpec {
 }
 
 async fn try_edit(bench: &Bench, edit: ScheduleEdit) -> crate::Result<ScheduleEdited> {
-    bench.store.edit_schedule(&edit).await
+    bench.store.edit_schedule(&edit, Some("ada")).await
 }
 
 async fn edit(bench: &Bench, change: ScheduleEdit) -> ScheduleEdited {
@@ -86,7 +86,9 @@ async fn c1_a_schedule_is_created_once(bench: Bench) {
     assert_eq!((record.created_at, record.next_at), (bench.now(), Some(bench.now().plus(MINUTE))));
     assert_eq!(refused(&bench, ScheduleEdit::Create(every_minute("a"))).await, "Conflict");
     assert_eq!(schedule(&bench, "a").await, Some(record));
-    assert_eq!(bench.acts().await.len(), 1, "what was done is recorded, what was refused is not");
+    let acts = bench.acts().await;
+    assert_eq!(acts.len(), 1, "what was done is recorded, what was refused is not");
+    assert_eq!(acts[0].by.as_deref(), Some("ada"), "with who did it");
 }
 
 async fn c1_a_replacement_takes_over_under_the_next_version(bench: Bench) {

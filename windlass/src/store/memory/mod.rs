@@ -190,8 +190,8 @@ impl Store for MemoryStore {
         Ok(self.read(|tables, now| tables.live_workers(now).cloned().collect()))
     }
 
-    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
-        self.change(|tables, now| tables.edit_schedule(edit, now))
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        self.change(|tables, now| tables.edit_schedule(edit, by, now))
     }
 
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {

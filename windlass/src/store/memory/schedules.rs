@@ -2,73 +2,31 @@
 
 use super::insert::Origin;
 use super::tables::Tables;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{Dependency, DependencyKind, DependsOn, Firing, JobId, JobSpec};
 use crate::schedule::{LastJob, Plan, ScheduleRecord};
 use crate::store::answer::{ActRecord, ScheduleEdited};
-use crate::store::request::ScheduleEdit;
+use crate::store::request::{ScheduleChange, ScheduleEdit};
 use crate::time::Timestamp;
 use crate::workflow::Submission;
 
 impl Tables {
-    pub(super) fn edit_schedule(&mut self, edit: &ScheduleEdit, now: Timestamp) -> Result<ScheduleEdited> {
+    pub(super) fn edit_schedule(
+        &mut self,
+        edit: &ScheduleEdit,
+        by: Option<&str>,
+        now: Timestamp,
+    ) -> Result<ScheduleEdited> {
         let name = edit.name().to_owned();
-        let mut job = None;
-        let act = match edit {
-            ScheduleEdit::Create(spec) => {
-                if self.schedules.contains_key(&name) {
-                    return Err(Error::Conflict(format!("schedule {name:?} exists already")));
-                }
-                let schedule = ScheduleRecord::create(spec.clone(), now)?;
-                self.schedules.insert(name.clone(), schedule);
-                "create schedule"
-            }
-            ScheduleEdit::Put { spec, version } => {
-                let stored = self.schedules.get(&name).map(|schedule| schedule.version);
-                if version.is_some() && *version != stored {
-                    return Err(Error::Conflict(format!("schedule {name:?} is not at version {version:?}")));
-                }
-                match self.schedules.get_mut(&name) {
-                    Some(schedule) => schedule.replace(spec.clone(), now)?,
-                    None => {
-                        self.schedules.insert(name.clone(), ScheduleRecord::create(spec.clone(), now)?);
-                    }
-                }
-                "put schedule"
-            }
-            ScheduleEdit::Pause(_) => {
-                self.schedule_mut(&name)?.pause(now);
-                "pause schedule"
-            }
-            ScheduleEdit::Resume(_) => {
-                self.schedule_mut(&name)?.resume(now);
-                "resume schedule"
-            }
-            ScheduleEdit::Trigger(_) => {
-                let template = self.schedule_mut(&name)?.spec.job.clone();
-                job = Some(self.fire(&name, template, now, now)?);
-                self.schedule_mut(&name)?.fired += 1;
-                "trigger schedule"
-            }
-            ScheduleEdit::Delete(_) => "delete schedule",
+        let ScheduleChange { act, schedule, fires, deletes } = edit.decide(self.schedules.get(&name).cloned(), now)?;
+        let job = if fires { Some(self.fire(&name, schedule.spec.job.clone(), now, now)?) } else { None };
+        let _ = match deletes {
+            true => self.schedules.remove(&name),
+            false => self.schedules.insert(name.clone(), schedule.clone()),
         };
-        let schedule = self.schedule_mut(&name)?.clone();
-        if let ScheduleEdit::Delete(_) = edit {
-            self.schedules.remove(&name);
-        }
-        self.record_act(ActRecord {
-            at: now,
-            by: None,
-            act: act.to_owned(),
-            target: format!("schedule {name}"),
-            changed: 1,
-            why: None,
-        });
+        let (by, act, target) = (by.map(str::to_owned), act.to_owned(), format!("schedule {name}"));
+        self.record_act(ActRecord { at: now, by, act, target, changed: 1, why: None });
         Ok(ScheduleEdited { schedule, job })
-    }
-
-    fn schedule_mut(&mut self, name: &str) -> Result<&mut ScheduleRecord> {
-        self.schedules.get_mut(name).ok_or_else(|| Error::not_found("schedule", name))
     }
 
     pub(super) fn list_schedules(&self, after: Option<&str>, limit: usize) -> Vec<ScheduleRecord> {

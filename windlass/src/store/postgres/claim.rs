@@ -39,11 +39,8 @@ impl Inner {
                 let Wanted { places, numbers, .. } = &wanted;
                 let lanes = lanes.to_vec();
                 let rooms = rooms.to_vec();
-                link.query(
-                    statement,
-                    &[&time, &worker, &lease_time, &lanes, places, numbers, &rooms, &limit, &SLACK],
-                )
-                .await?
+                link.query(statement, &[&time, &worker, &lease_time, &lanes, places, numbers, &rooms, &limit, &SLACK])
+                    .await?
             }
         };
         drop(link);
@@ -77,12 +74,7 @@ impl Inner {
         }
     }
 
-    fn granted(
-        &self,
-        rows: &[Row],
-        wanted: &Wanted<'_>,
-        worker: &WorkerId,
-    ) -> Result<Vec<Claimed>, Fault> {
+    fn granted(&self, rows: &[Row], wanted: &Wanted<'_>, worker: &WorkerId) -> Result<Vec<Claimed>, Fault> {
         let mut jobs = Vec::with_capacity(rows.len());
         for row in rows {
             let (seq, job, token) = rows::claimed(row, &self.lanes, worker)?;

@@ -137,8 +137,7 @@ impl Inner {
 
     async fn insert_slowly(self: &Arc<Self>, submission: &Submission) -> Result<Inserted> {
         let attempted = attempted(submission.jobs().len());
-        let answer: std::result::Result<Inserted, Fault> =
-            super::in_unit!(self, unit, unit.insert(submission).await);
+        let answer: std::result::Result<Inserted, Fault> = super::in_unit!(self, unit, unit.insert(submission).await);
         answer.map_err(|fault| fault.into_error(&attempted))
     }
 
@@ -227,9 +226,7 @@ fn tell_all(calls: Vec<Call>, fault: Fault) {
     for call in calls {
         let attempted = attempted(call.submission.jobs().len());
         let error = match (transient, source.take()) {
-            (true, source) => {
-                Error::StoreUnavailable { attempted, problem: problem.clone(), known, source }
-            }
+            (true, source) => Error::StoreUnavailable { attempted, problem: problem.clone(), known, source },
             (false, Some(source)) => Error::Store { attempted, source },
             (false, None) => Error::store(attempted, problem.clone()),
         };

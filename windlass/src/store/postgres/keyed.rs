@@ -125,8 +125,7 @@ struct KeyColumns<'s> {
 
 impl<'s> KeyColumns<'s> {
     fn of(specs: impl Iterator<Item = &'s JobSpec>) -> Self {
-        let mut columns =
-            KeyColumns { scopes: Vec::new(), keys: Vec::new(), windows: Vec::new(), types: Vec::new() };
+        let mut columns = KeyColumns { scopes: Vec::new(), keys: Vec::new(), windows: Vec::new(), types: Vec::new() };
         for spec in specs {
             let key = spec.options.idempotency.as_ref();
             columns.scopes.push(spec.idempotency_scope());
@@ -137,4 +136,3 @@ impl<'s> KeyColumns<'s> {
         columns
     }
 }
-

@@ -45,8 +45,7 @@ impl Inner {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sorted: Vec<(Uuid, Uuid)> =
-            leases.iter().map(|key| (key.job.as_uuid(), key.token.as_uuid())).collect();
+        let mut sorted: Vec<(Uuid, Uuid)> = leases.iter().map(|key| (key.job.as_uuid(), key.token.as_uuid())).collect();
         sorted.sort_unstable();
         let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = sorted.into_iter().unzip();
         let link = self.link().await?;

@@ -58,13 +58,16 @@ pub(super) struct Link<'a> {
 
 enum Way<'a> {
     /// `None` only while it is dropped.
-    Own { object: Option<Object>, open: bool },
+    Own {
+        object: Option<Box<Object>>,
+        open: bool,
+    },
     Users(&'a tokio_postgres::Transaction<'a>),
 }
 
 impl<'a> Link<'a> {
     pub(super) fn own(object: Object, schema: Arc<str>) -> Self {
-        Link { way: Way::Own { object: Some(object), open: false }, schema }
+        Link { way: Way::Own { object: Some(Box::new(object)), open: false }, schema }
     }
 
     pub(super) fn users(transaction: &'a tokio_postgres::Transaction<'a>, schema: Arc<str>) -> Self {
@@ -107,7 +110,11 @@ impl<'a> Link<'a> {
     pub(super) async fn batch(&self, statements: &str) -> std::result::Result<(), Fault> {
         match &self.way {
             Way::Own { object, .. } => {
-                object.as_ref().expect("a link has its connection until it is dropped").batch_execute(statements).await?;
+                object
+                    .as_ref()
+                    .expect("a link has its connection until it is dropped")
+                    .batch_execute(statements)
+                    .await?;
             }
             Way::Users(transaction) => transaction.batch_execute(statements).await?,
         }
@@ -152,7 +159,7 @@ impl Drop for Link<'_> {
         if let Way::Own { object, open: true } = &mut self.way
             && let Some(object) = object.take()
         {
-            drop(Object::take(object));
+            drop(Object::take(*object));
         }
     }
 }

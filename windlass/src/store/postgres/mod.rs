@@ -307,8 +307,7 @@ impl Store for PostgresStore {
     }
 
     async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        let answer: Result<bool, Fault> =
-            in_unit!(self.inner, unit, unit.set_paused(queue.as_str(), paused, by).await);
+        let answer: Result<bool, Fault> = in_unit!(self.inner, unit, unit.set_paused(queue.as_str(), paused, by).await);
         answer.map(|_| ()).map_err(|fault| fault.into_error("pause or resume a queue"))
     }
 
@@ -328,8 +327,8 @@ impl Store for PostgresStore {
         workers.await.map_err(|fault| fault.into_error("list workers"))
     }
 
-    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
-        let answer: Result<ScheduleEdited, Fault> = in_unit!(self.inner, unit, unit.edit_schedule(edit).await);
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        let answer: Result<ScheduleEdited, Fault> = in_unit!(self.inner, unit, unit.edit_schedule(edit, by).await);
         answer.map_err(|fault| fault.into_error("edit a schedule"))
     }
 

@@ -217,4 +217,3 @@ impl Unit<'_> {
         Ok(true)
     }
 }
-

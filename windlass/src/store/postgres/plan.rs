@@ -178,8 +178,7 @@ impl Unit<'_> {
     /// The jobs that a submission's idempotency keys already stand for, by place.
     async fn existing(&mut self, submission: &Submission) -> Result<HashMap<usize, InsertedJob>, Fault> {
         let keyed = submission.jobs().iter().enumerate();
-        let keyed: Vec<(usize, &JobSpec)> =
-            keyed.filter(|(_, spec)| spec.options.idempotency.is_some()).collect();
+        let keyed: Vec<(usize, &JobSpec)> = keyed.filter(|(_, spec)| spec.options.idempotency.is_some()).collect();
         if keyed.is_empty() {
             return Ok(HashMap::new());
         }

@@ -157,11 +157,7 @@ fn lease(row: &Row, version: u64) -> Result<LeaseInfo, Fault> {
 }
 
 /// A job that a claim has just taken, with its token.
-pub(super) fn claimed(
-    row: &Row,
-    lanes: &Lanes,
-    worker: &WorkerId,
-) -> Result<(i64, JobRecord, LeaseToken), Fault> {
+pub(super) fn claimed(row: &Row, lanes: &Lanes, worker: &WorkerId) -> Result<(i64, JobRecord, LeaseToken), Fault> {
     let mut job = skeleton(row, lanes, row.get("lane"))?;
     job.updated_at = job.started_at.unwrap_or(job.created_at);
     let (version, expires_at) = (job.lease_version, time(row.get("expires_at")));

@@ -7,67 +7,31 @@ use super::fault::Fault;
 use super::plan::Origin;
 use super::rows;
 use super::unit::Unit;
-use crate::error::Error;
 use crate::job::{
     Dependency, DependencyKind, DependsOn, Firing, JobId, JobOptions, JobSpec, JobType, Payload, Priority, QueueName,
 };
 use crate::schedule::{LastJob, Missed, Overlap, Plan, ScheduleRecord, ScheduleSpec, Timing};
 use crate::store::answer::{ActRecord, ScheduleEdited};
-use crate::store::request::{PAGE_MAX, ScheduleEdit};
+use crate::store::request::{PAGE_MAX, ScheduleChange, ScheduleEdit};
 use crate::time::Timestamp;
 use crate::workflow::Submission;
 
 impl Unit<'_> {
-    pub(super) async fn edit_schedule(&mut self, edit: &ScheduleEdit) -> Result<ScheduleEdited, Fault> {
-        let name = edit.name();
-        let mut stored = self.schedule(name).await?;
-        let now = self.now;
-        let mut job = None;
-        let absent = || Error::not_found("schedule", name);
-        let act = match edit {
-            ScheduleEdit::Create(spec) => {
-                if stored.is_some() {
-                    return Err(Error::Conflict(format!("schedule {name:?} exists already")).into());
-                }
-                stored = Some(ScheduleRecord::create(spec.clone(), now)?);
-                "create schedule"
-            }
-            ScheduleEdit::Put { spec, version } => {
-                let is = stored.as_ref().map(|schedule| schedule.version);
-                if version.is_some() && *version != is {
-                    return Err(Error::Conflict(format!("schedule {name:?} is not at version {version:?}")).into());
-                }
-                match &mut stored {
-                    Some(schedule) => schedule.replace(spec.clone(), now)?,
-                    None => stored = Some(ScheduleRecord::create(spec.clone(), now)?),
-                }
-                "put schedule"
-            }
-            ScheduleEdit::Pause(_) => {
-                stored.as_mut().ok_or_else(absent)?.pause(now);
-                "pause schedule"
-            }
-            ScheduleEdit::Resume(_) => {
-                stored.as_mut().ok_or_else(absent)?.resume(now);
-                "resume schedule"
-            }
-            ScheduleEdit::Trigger(_) => {
-                let schedule = stored.as_mut().ok_or_else(absent)?;
-                job = Some(self.fire(name, schedule.spec.job.clone(), now).await?);
-                schedule.fired += 1;
-                "trigger schedule"
-            }
-            ScheduleEdit::Delete(_) => "delete schedule",
-        };
-        let schedule = stored.ok_or_else(absent)?;
-        match edit {
-            ScheduleEdit::Delete(_) => {
-                self.link.execute(include_str!("sql/schedule_delete.sql"), &[&name]).await?;
-            }
-            _ => self.put_schedule(&schedule).await?,
+    pub(super) async fn edit_schedule(
+        &mut self,
+        edit: &ScheduleEdit,
+        by: Option<&str>,
+    ) -> Result<ScheduleEdited, Fault> {
+        let (name, now) = (edit.name(), self.now);
+        let ScheduleChange { act, schedule, fires, deletes } = edit.decide(self.schedule(name).await?, now)?;
+        let job = if fires { Some(self.fire(name, schedule.spec.job.clone(), now).await?) } else { None };
+        if deletes {
+            self.link.execute(include_str!("sql/schedule_delete.sql"), &[&name]).await?;
+        } else {
+            self.put_schedule(&schedule).await?;
         }
-        let (act, target) = (act.to_owned(), format!("schedule {name}"));
-        self.record_act(&ActRecord { at: now, by: None, act, target, changed: 1, why: None }).await?;
+        let (by, act, target) = (by.map(str::to_owned), act.to_owned(), format!("schedule {name}"));
+        self.record_act(&ActRecord { at: now, by, act, target, changed: 1, why: None }).await?;
         Ok(ScheduleEdited { schedule, job })
     }
 
@@ -207,8 +171,7 @@ fn text(schedule: &ScheduleRecord) -> String {
 fn read(text: &str) -> Result<ScheduleRecord, Fault> {
     let stored: ScheduleText = serde_json::from_str(text)?;
     let payload = Payload::from_stored(stored.content_type.as_deref(), stored.payload);
-    let job =
-        JobSpec::from_stored(stored.job_type, stored.queue, payload, stored.priority, Vec::new(), stored.options);
+    let job = JobSpec::from_stored(stored.job_type, stored.queue, payload, stored.priority, Vec::new(), stored.options);
     let ScheduleText { name, timing, missed, overlap, from_code, .. } = stored;
     Ok(ScheduleRecord {
         spec: ScheduleSpec { name, timing, missed, overlap, job, from_code },

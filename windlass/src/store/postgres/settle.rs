@@ -189,8 +189,7 @@ impl Unit<'_> {
         if self.closed.iter().any(closed) {
             return Ok(true);
         }
-        let parameters: [super::link::Parameter<'_>; 3] =
-            [&seq, &key.token.as_uuid(), &i16::from(outcome.number())];
+        let parameters: [super::link::Parameter<'_>; 3] = [&seq, &key.token.as_uuid(), &i16::from(outcome.number())];
         Ok(!self.link.query(include_str!("sql/attempt_same.sql"), &parameters).await?.is_empty())
     }
 
@@ -222,7 +221,8 @@ impl Unit<'_> {
         let mut wave: Vec<JobId> = starts.to_vec();
         while !wave.is_empty() {
             self.load(wave.iter().copied()).await?;
-            let unfinished = wave.iter().filter_map(|id| self.by_id(*id)).filter(|entry| !entry.job.state.is_terminal());
+            let unfinished =
+                wave.iter().filter_map(|id| self.by_id(*id)).filter(|entry| !entry.job.state.is_terminal());
             let seqs: Vec<i64> = unfinished.map(|entry| entry.seq).collect();
             self.load_dependencies(&seqs).await?;
             let open = |unit: &Self, seq: i64| -> Vec<i64> {
@@ -311,10 +311,7 @@ impl Inner {
     }
 
     /// Settles on the slow path, and tries again when the transaction lost against another.
-    pub(super) async fn settle_slowly(
-        self: &Arc<Self>,
-        settlements: &[&Settlement],
-    ) -> Result<Vec<Settled>, Fault> {
+    pub(super) async fn settle_slowly(self: &Arc<Self>, settlements: &[&Settlement]) -> Result<Vec<Settled>, Fault> {
         super::in_unit!(self, unit, unit.settle(settlements).await)
     }
 }

@@ -122,11 +122,7 @@ impl Inner {
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
-    pub(super) async fn workflows(
-        &self,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page<WorkflowRecord>, Fault> {
+    pub(super) async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>, Fault> {
         let before = numbered(after)?.unwrap_or(i64::MAX);
         let limit = limit.clamp(1, PAGE_MAX);
         let link = self.link().await?;

@@ -6,66 +6,25 @@ use super::columns::{json, optional_uuid, parse, priority, text, time};
 use super::fault::{Answer, Fault};
 use super::insert::Origin;
 use super::tx::Tx;
-use crate::error::Error;
 use crate::job::{Dependency, DependencyKind, DependsOn, Firing, JobId, JobSpec, JobType, Payload, QueueName};
 use crate::schedule::{LastJob, Plan, ScheduleRecord, ScheduleSpec};
 use crate::store::answer::{ActRecord, ScheduleEdited};
-use crate::store::request::ScheduleEdit;
+use crate::store::request::{ScheduleChange, ScheduleEdit};
 use crate::time::Timestamp;
 use crate::workflow::Submission;
 
 impl Tx<'_> {
-    pub(super) fn edit_schedule(&mut self, edit: &ScheduleEdit) -> Answer<ScheduleEdited> {
+    pub(super) fn edit_schedule(&mut self, edit: &ScheduleEdit, by: Option<String>) -> Answer<ScheduleEdited> {
         let name = edit.name();
-        let stored = self.schedule(name)?;
-        let known = |stored: Option<ScheduleRecord>| stored.ok_or_else(|| Error::not_found("schedule", name));
-        let mut job = None;
-        let (act, schedule) = match edit {
-            ScheduleEdit::Create(spec) => {
-                if stored.is_some() {
-                    return Err(Error::Conflict(format!("schedule {name:?} exists already")).into());
-                }
-                ("create schedule", ScheduleRecord::create(spec.clone(), self.now)?)
-            }
-            ScheduleEdit::Put { spec, version } => {
-                if version.is_some() && *version != stored.as_ref().map(|schedule| schedule.version) {
-                    return Err(Error::Conflict(format!("schedule {name:?} is not at version {version:?}")).into());
-                }
-                let schedule = match stored {
-                    Some(mut schedule) => {
-                        schedule.replace(spec.clone(), self.now)?;
-                        schedule
-                    }
-                    None => ScheduleRecord::create(spec.clone(), self.now)?,
-                };
-                ("put schedule", schedule)
-            }
-            ScheduleEdit::Pause(_) => {
-                let mut schedule = known(stored)?;
-                schedule.pause(self.now);
-                ("pause schedule", schedule)
-            }
-            ScheduleEdit::Resume(_) => {
-                let mut schedule = known(stored)?;
-                schedule.resume(self.now);
-                ("resume schedule", schedule)
-            }
-            ScheduleEdit::Trigger(_) => {
-                let mut schedule = known(stored)?;
-                job = Some(self.fire(name, schedule.spec.job.clone(), self.now)?);
-                schedule.fired += 1;
-                ("trigger schedule", schedule)
-            }
-            ScheduleEdit::Delete(_) => ("delete schedule", known(stored)?),
-        };
-        match edit {
-            ScheduleEdit::Delete(_) => {
-                self.statement(include_str!("sql/delete_schedule.sql"))?.execute([name])?;
-            }
-            _ => self.put_schedule(&schedule)?,
+        let ScheduleChange { act, schedule, fires, deletes } = edit.decide(self.schedule(name)?, self.now)?;
+        let job = if fires { Some(self.fire(name, schedule.spec.job.clone(), self.now)?) } else { None };
+        if deletes {
+            self.statement(include_str!("sql/delete_schedule.sql"))?.execute([name])?;
+        } else {
+            self.put_schedule(&schedule)?;
         }
         let (act, target) = (act.to_owned(), format!("schedule {name}"));
-        self.record_act(&ActRecord { at: self.now, by: None, act, target, changed: 1, why: None })?;
+        self.record_act(&ActRecord { at: self.now, by, act, target, changed: 1, why: None })?;
         Ok(ScheduleEdited { schedule, job })
     }
 

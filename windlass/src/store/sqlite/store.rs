@@ -130,10 +130,10 @@ impl Store for SqliteStore {
         self.readers.read("read workers", |tx| tx.workers()).await
     }
 
-    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
-        let edit = edit.clone();
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        let (edit, by) = (edit.clone(), by.map(str::to_owned));
         let attempted = format!("change schedule {:?}", edit.name());
-        self.write(attempted, 1, move |tx| tx.edit_schedule(&edit)).await
+        self.write(attempted, 1, move |tx| tx.edit_schedule(&edit, by.clone())).await
     }
 
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {

@@ -180,8 +180,8 @@ impl Store for FaultyStore {
         self.inner.workers().await
     }
 
-    async fn edit_schedule(&self, edit: &ScheduleEdit) -> Result<ScheduleEdited> {
-        self.inner.edit_schedule(edit).await
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        self.inner.edit_schedule(edit, by).await
     }
 
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {

@@ -19,4 +19,4 @@ select
             limit 1) d)
     or exists (select from windlass.key where expires_at <= (select now from clock))
     or exists (select from windlass.worker where seen_at < (select now from clock) - $2::bigint)
-    or (select max(event) from windlass.event) - (select min(event) from windlass.event) > $5::bigint * 2
+    or coalesce((select max(event) from windlass.event) - (select min(event) from windlass.event) > $5::bigint * 2, false)
