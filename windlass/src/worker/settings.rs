@@ -7,8 +7,8 @@ use crate::store::Retention;
 
 /// Short, so that the jobs of a dead worker run again soon (rule L6).
 const LEASE_TIME: Duration = Duration::from_secs(5);
-/// Heartbeats are never further apart, so that a cancel reaches a handler within a second even without hints.
-const BEAT_EVERY_MAX: Duration = Duration::from_secs(1);
+/// Heartbeats are no further apart, so that a cancel reaches a handler within a second even where no hint does.
+const BEAT_EVERY_MAX: Duration = Duration::from_millis(750);
 /// A lost hint, and a job whose delay ends, waits at most this long.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Most process managers kill after 30 s.
@@ -32,7 +32,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// How often heartbeats are sent: every third of the lease time, and every second at least unless set otherwise.
+    /// How often heartbeats are sent: every third of the lease time and at least every 750 ms, unless set otherwise.
     pub(super) fn beat_every(&self) -> Duration {
         self.beat_every.unwrap_or_else(|| (self.lease_time / 3).min(BEAT_EVERY_MAX))
     }

@@ -5,21 +5,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use windlass::{Context, Outcome, State, Worker};
+use windlass::{Context, Failure, Outcome, State, Worker};
 
 use crate::support::{Number, SOON, Setup, memory, until};
 
+/// How many handlers have started. That a job is RUNNING does not say so: its claim may not have come back yet.
+type Starts = Arc<AtomicUsize>;
+
+async fn started(starts: &Starts, count: usize) {
+    until("they started", || async { starts.load(Ordering::SeqCst) == count }).await;
+}
+
+/// Starts, and never ends.
+async fn hang(_: Number, cx: Context<Starts>) -> Result<(), Failure> {
+    assert!(!cx.stopping().is_cancelled());
+    cx.state.fetch_add(1, Ordering::SeqCst);
+    std::future::pending().await
+}
+
 async fn n3_running_handlers_finish_and_nothing_new_is_claimed(setup: Setup) {
-    let go = Arc::new(Notify::new());
-    let handler = async |_: Number, cx: Context<Arc<Notify>>| {
-        cx.state.notified().await;
+    let (go, starts) = (Arc::new(Notify::new()), Starts::default());
+    let handler = async |_: Number, cx: Context<(Arc<Notify>, Starts)>| {
+        cx.state.1.fetch_add(1, Ordering::SeqCst);
+        cx.state.0.notified().await;
         Ok(())
     };
-    let worker = Worker::new(&setup.client).with_state(go.clone()).queue("default", 1).handle(handler);
+    let state = (go.clone(), starts.clone());
+    let worker = Worker::new(&setup.client).with_state(state).queue("default", 1).handle(handler);
     let running = worker.start().await.expect("start");
     let first = setup.number(1).await;
     let second = setup.number(2).await;
-    setup.reaches(first, State::Running).await;
+    started(&starts, 1).await;
     let stop = running.stop_handle();
     let ended = tokio::spawn(running.ended());
     stop.request();
@@ -33,19 +49,14 @@ async fn n3_running_handlers_finish_and_nothing_new_is_claimed(setup: Setup) {
 }
 
 async fn n3_after_the_grace_period_jobs_are_given_back_as_interrupted(setup: Setup) {
-    let hang = async |_: Number, cx: Context| {
-        assert!(!cx.stopping().is_cancelled());
-        std::future::pending::<()>().await;
-        Ok(())
-    };
-    let running = setup.worker(3).grace(Duration::from_millis(30)).handle(hang).start().await.expect("start");
+    let starts = Starts::default();
+    let worker = Worker::new(&setup.client).with_state(starts.clone()).queue("default", 3);
+    let running = worker.grace(Duration::from_millis(30)).handle(hang).start().await.expect("start");
     let mut ids = Vec::new();
     for number in 0..3 {
         ids.push(setup.number(number).await);
     }
-    for id in &ids {
-        setup.reaches(*id, State::Running).await;
-    }
+    started(&starts, 3).await;
     let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");
     assert_eq!((stopped.interrupted, stopped.abandoned), (3, 0));
     for id in ids {
@@ -57,18 +68,16 @@ async fn n3_after_the_grace_period_jobs_are_given_back_as_interrupted(setup: Set
 }
 
 async fn n3_a_second_signal_aborts_and_the_leases_expire(setup: Setup) {
-    let hang = async |_: Number, _: Context| {
-        std::future::pending::<()>().await;
-        Ok(())
-    };
-    let worker = setup.worker(1).grace(Duration::from_secs(3600)).handle(hang);
+    let starts = Starts::default();
+    let worker = Worker::new(&setup.client).with_state(starts.clone()).queue("default", 1);
+    let worker = worker.grace(Duration::from_secs(3600)).handle(hang);
     let id = setup.number(1).await;
     let signals = Arc::new(Notify::new());
     let ended = tokio::spawn({
         let signals = signals.clone();
         async move { worker.run_until_signals(|| signals.notified()).await }
     });
-    setup.reaches(id, State::Running).await;
+    started(&starts, 1).await;
     signals.notify_one();
     tokio::time::sleep(Duration::from_millis(20)).await;
     signals.notify_one();
@@ -79,22 +88,24 @@ async fn n3_a_second_signal_aborts_and_the_leases_expire(setup: Setup) {
 }
 
 async fn dropping_a_running_worker_aborts_it(setup: Setup) {
-    let dropped = Arc::new(AtomicUsize::new(0));
+    let (starts, dropped) = (Starts::default(), Arc::new(AtomicUsize::new(0)));
     struct Counts(Arc<AtomicUsize>);
     impl Drop for Counts {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
-    let handler = async |_: Number, cx: Context<Arc<AtomicUsize>>| {
-        let _counts = Counts(cx.state.as_ref().clone());
+    let handler = async |_: Number, cx: Context<(Starts, Arc<AtomicUsize>)>| {
+        let _counts = Counts(cx.state.1.clone());
+        cx.state.0.fetch_add(1, Ordering::SeqCst);
         std::future::pending::<()>().await;
         Ok(())
     };
-    let worker = Worker::new(&setup.client).with_state(dropped.clone()).queue("default", 1).handle(handler);
+    let state = (starts.clone(), dropped.clone());
+    let worker = Worker::new(&setup.client).with_state(state).queue("default", 1).handle(handler);
     let running = worker.start().await.expect("start");
     let id = setup.number(1).await;
-    setup.reaches(id, State::Running).await;
+    started(&starts, 1).await;
     drop(running);
     until("the handler is dropped", || async { dropped.load(Ordering::SeqCst) == 1 }).await;
     assert_eq!(setup.client.job(id).await.expect("job").state, State::Running);

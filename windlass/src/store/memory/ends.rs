@@ -13,8 +13,10 @@ impl Tables {
     pub(super) fn end(&mut self, sequence: Sequence, verdict: &Verdict, outcome: Outcome, now: Timestamp) -> State {
         let ended_before = self.entry(sequence).job.state.is_terminal();
         let state = self.apply(sequence, verdict, outcome, now);
-        // A FAILED job that an operator dead-letters has ended before, and the world has been told.
-        if state.is_terminal() && !ended_before {
+        if ended_before {
+            // A FAILED job that an operator dead-letters: who waited for its end has been told.
+            self.event(sequence, JobEventKind::Ended(state));
+        } else if state.is_terminal() {
             self.conclude(sequence, now);
         }
         state
