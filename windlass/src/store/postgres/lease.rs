@@ -19,14 +19,13 @@ struct Fences {
 }
 
 impl Fences {
-    /// Why a lease does not hold.
-    fn stale(&self, key: &LeaseKey) -> Stale {
+    /// Why a lease does not hold. One that does after all was being moved just then, and is looked at again.
+    fn stale(&self, key: &LeaseKey) -> Result<Stale, Fault> {
         let held = self.held.get(&key.job.as_uuid());
         let expires_at = held.map(|(_, expires_at, _)| rows::time(*expires_at));
         let now = held.map_or(0, |(_, _, now)| *now);
         let matches = held.is_some_and(|(token, _, _)| *token == key.token.as_uuid());
-        // It did not hold a moment ago, so whatever has become of it since, it is not this caller's.
-        Stale::check(held.is_some(), expires_at, rows::time(now), matches).err().unwrap_or(Stale::Expired)
+        Stale::check(held.is_some(), expires_at, rows::time(now), matches).err().ok_or(Fault::Overtaken)
     }
 }
 
@@ -66,10 +65,10 @@ impl Inner {
             false => self.fences(&link, lost).await?,
         };
         let answers = leases.iter().map(|key| match held.get(&name(key)) {
-            Some((expires_in, cancel)) => Extended::Held { expires_in: *expires_in, cancel: cancel.clone() },
-            None => Extended::Lost(fences.stale(key)),
+            Some((expires_in, cancel)) => Ok(Extended::Held { expires_in: *expires_in, cancel: cancel.clone() }),
+            None => fences.stale(key).map(Extended::Lost),
         });
-        Ok(answers.collect())
+        answers.collect()
     }
 
     pub(super) async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>, Fault> {
@@ -79,24 +78,34 @@ impl Inner {
         let merged = Merged::of(saves);
         let mut link = self.link().await?;
         link.begin().await?;
-        let saved = merged.write(self, &link).await;
-        let held = match saved {
-            Ok(held) => held,
+        match self.save_in(&link, saves, &merged).await {
+            Ok(answers) => {
+                link.commit().await?;
+                Ok(answers)
+            }
             Err(fault) => {
                 link.roll_back().await;
-                return Err(fault);
+                Err(fault)
             }
-        };
-        link.commit().await?;
+        }
+    }
+
+    async fn save_in(
+        &self,
+        link: &Link<'_>,
+        saves: &[Save],
+        merged: &Merged<'_>,
+    ) -> Result<Vec<Result<(), Stale>>, Fault> {
+        let held = merged.write(self, link).await?;
         let is_held = |key: &LeaseKey| held.contains(&(key.job.as_uuid(), key.token.as_uuid()));
         let lost = saves.iter().map(Save::key).filter(|key| !is_held(key)).map(|key| key.job.as_uuid());
         let lost: Vec<Uuid> = lost.collect();
         let fences = match lost.is_empty() {
             true => Fences { held: HashMap::new() },
-            false => self.fences(&link, lost).await?,
+            false => self.fences(link, lost).await?,
         };
-        let answer = |key: LeaseKey| if is_held(&key) { Ok(()) } else { Err(fences.stale(&key)) };
-        Ok(saves.iter().map(|save| answer(save.key())).collect())
+        let answer = |key: LeaseKey| if is_held(&key) { Ok(Ok(())) } else { fences.stale(&key).map(Err) };
+        saves.iter().map(|save| answer(save.key())).collect()
     }
 }
 

@@ -2,20 +2,27 @@
 -- marked slow are left alone, and so is every lease that does not hold: what is not returned was not changed.
 -- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 outcomes; $5 next states; $6 delays;
 -- $7 whether it counts as a failure; $8 failures; $9 reasons; $10 content types and $11 bytes of results.
--- By leased_pkey.
+-- By leased_pkey, then by place in the table: a join with the table would walk over everything that is dead in it.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
-gone as (
-    delete from windlass.leased l
-    using unnest(
+held as materialized (
+    select f.spot, i.*
+    from unnest(
         $2::uuid[], $3::uuid[], $4::smallint[], $5::smallint[], $6::bigint[], $7::int[], $8::text[], $9::text[],
         $10::text[], $11::bytea[]
     ) as i(id, token, outcome, next, delay, counted, said, reason, result_type, result)
-    where l.id = i.id
-        and l.token = i.token
-        and l.expires_at > (select now from clock)
-        and not l.slow
+    cross join lateral (
+        select l.ctid as spot
+        from windlass.leased l
+        where l.id = i.id and l.token = i.token and l.expires_at > (select now from clock) and not l.slow
+        for update
+    ) f
+),
+gone as (
+    delete from windlass.leased l
+    using held i
+    where l.ctid = i.spot
     returning l.*, i.outcome, i.next, i.delay, i.counted, i.said, i.reason, i.result_type, i.result
 ),
 ended as (
