@@ -32,6 +32,7 @@ chapter! {
     w7_a_requeue_takes_along_the_dependents_that_died_of_it,
     w7_a_requeue_with_dependents_goes_through_a_diamond,
     w7_dependents_that_come_along_wait_for_each_other,
+    w7_a_requeued_fan_in_cannot_come_to_wait_for_itself,
     w7_a_requeue_alone_leaves_the_dependents_dead,
     w7_a_requeued_dependent_waits_for_unfinished_dependencies_only,
 }
@@ -376,6 +377,23 @@ async fn w7_dependents_that_come_along_wait_for_each_other(bench: Bench) {
     assert_eq!(bench.states(&[between, last]).await, [State::Scheduled, State::Pending]);
     bench.end(between, State::Completed).await;
     assert_eq!(bench.state(last).await, State::Scheduled);
+    bench.assert_sound().await;
+}
+
+async fn w7_a_requeued_fan_in_cannot_come_to_wait_for_itself(bench: Bench) {
+    let parent = bench.running(named("parent")).await;
+    let join = bench.enqueue(fan_in(parent.job.id, DependencyKind::FanInSuccess)).await;
+    bench.act(join, Act::DeadLetter).await;
+    // The child dies at once of the dead join, and must not become what the join waits for.
+    bench.complete_and_spawn(parent.lease, vec![named("child").after([join])]).await;
+    let child = bench.only("child").await;
+    assert_eq!(child.state, State::DeadLetter);
+    let options = RequeueOptions { with_dependents: true, ..RequeueOptions::default() };
+    bench.act(join, Act::Requeue(options)).await;
+    assert_eq!(bench.state(join).await, State::Scheduled);
+    assert_eq!(bench.state(child.id).await, State::Pending);
+    bench.end(join, State::Completed).await;
+    assert_eq!(bench.state(child.id).await, State::Scheduled);
     bench.assert_sound().await;
 }
 

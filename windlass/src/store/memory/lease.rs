@@ -172,10 +172,13 @@ impl Tables {
     }
 
     /// The jobs that wait for this one and all it spawns.
+    ///
+    /// One that has ended gains nothing to wait for, or it could come back by requeue to wait for itself.
     fn fan_ins(&self, parent: Sequence) -> Vec<(JobId, DependencyKind)> {
         let entry = self.entry(parent);
         let mut joins = Vec::new();
-        for dependent in entry.dependents.iter().filter_map(|dependent| self.jobs.get(dependent)) {
+        let dependents = entry.dependents.iter().filter_map(|dependent| self.jobs.get(dependent));
+        for dependent in dependents.filter(|dependent| dependent.job.state == State::Pending) {
             let open = dependent.open.iter().filter(|(on, kind)| *on == entry.job.id && graph::is_fan_in(*kind));
             joins.extend(open.map(|(_, kind)| (dependent.job.id, *kind)));
         }
@@ -198,7 +201,8 @@ impl Tables {
         for child in children {
             let edge = (child.id, kind);
             let Some(child) = self.ids.get(&child.id).copied() else { continue };
-            if self.entry(join).edges.contains(&edge) {
+            let entry = self.entry(join);
+            if entry.edges.contains(&edge) || entry.job.state != State::Pending {
                 continue;
             }
             let (state, cause) = (self.entry(child).job.state, self.entry(child).job.root_cause());
@@ -208,9 +212,7 @@ impl Tables {
             if !state.is_terminal() {
                 entry.open.push(edge);
                 entry.waits.all += 1;
-            } else if let Edge::Dies(verdict) = graph::edge(kind, state, cause)
-                && entry.job.state == State::Pending
-            {
+            } else if let Edge::Dies(verdict) = graph::edge(kind, state, cause) {
                 self.end(join, &verdict, Outcome::Revoked, now);
             }
         }

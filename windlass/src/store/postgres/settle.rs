@@ -247,7 +247,9 @@ impl Unit<'_> {
         let mut joins = Vec::new();
         for ((_, child, kind), open) in self.dependents(parent) {
             let kind = kind_of(kind)?;
-            if open && graph::is_fan_in(kind) && self.get(child).is_some() {
+            // One that has ended gains nothing to wait for, or it could come back by requeue to wait for itself.
+            let waits = self.get(child).is_some_and(|entry| entry.job.state == State::Pending);
+            if open && graph::is_fan_in(kind) && waits {
                 joins.push((child, kind));
             }
         }
@@ -272,7 +274,7 @@ impl Unit<'_> {
         for child in children {
             let Some(child) = self.seq_of(child.id) else { continue };
             let edge = (child, join, kind_number(kind));
-            if self.edge(edge).is_some() {
+            if self.edge(edge).is_some() || self.entry(join).job.state != State::Pending {
                 continue;
             }
             let (state, cause) = (self.entry(child).job.state, self.entry(child).job.root_cause());
@@ -280,9 +282,7 @@ impl Unit<'_> {
             if !state.is_terminal() {
                 self.change(join).waits.all += 1;
                 self.change(child).slow = true;
-            } else if let Edge::Dies(verdict) = graph::edge(kind, state, cause)
-                && self.entry(join).job.state == State::Pending
-            {
+            } else if let Edge::Dies(verdict) = graph::edge(kind, state, cause) {
                 self.end(join, &verdict, Outcome::Revoked).await?;
             }
         }

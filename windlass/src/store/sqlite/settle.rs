@@ -213,12 +213,13 @@ impl Tx<'_> {
         for child in children {
             let Some(child) = self.load_id(child.id)? else { continue };
             let (state, cause) = (child.job.state, child.job.root_cause());
+            let mut stored = self.known(join)?;
+            // One that has ended gains nothing to wait for, or it could come back by requeue to wait for itself.
+            if stored.job.state != State::Pending {
+                return Ok(());
+            }
             let edge = params![child.seq, join, kind_number(kind), !state.is_terminal()];
             if self.statement(include_str!("sql/add_edge.sql"))?.execute(edge)? == 0 {
-                continue;
-            }
-            let mut stored = self.known(join)?;
-            if stored.job.state != State::Pending {
                 continue;
             }
             if !state.is_terminal() {

@@ -310,7 +310,9 @@ impl Model {
     /// The jobs that wait for `parent` and all it spawns.
     fn joins(&self, parent: Name) -> Vec<(Name, DependencyKind)> {
         let mut joins = Vec::new();
-        for (name, job) in self.jobs.iter().enumerate().filter(|(_, job)| !job.gone) {
+        // A job that no longer waits gains nothing to wait for, or it could come back to wait for itself.
+        let waiting = |job: &super::reference::ModelJob| !job.gone && job.state == State::Pending;
+        for (name, job) in self.jobs.iter().enumerate().filter(|(_, job)| waiting(job)) {
             let fan_in = |kind| matches!(kind, DependencyKind::FanInSuccess | DependencyKind::FanInDone);
             let open = job.edges.iter().filter(|edge| edge.on == parent && !edge.met && fan_in(edge.kind));
             joins.extend(open.map(|edge| (name, edge.kind)));
@@ -356,15 +358,13 @@ impl Model {
         let children: Vec<Name> = stored.iter().map(|child| child.job).collect();
         let children: Vec<Name> = children.into_iter().filter(|child| !self.jobs[*child].gone).collect();
         for (join, kind) in joins {
-            let mut gained = Vec::new();
             for child in children.iter().copied() {
-                let edges = &mut self.jobs[join].edges;
-                if !edges.iter().any(|edge| edge.on == child && edge.kind == kind) {
-                    edges.push(ModelEdge { on: child, kind, met: false });
-                    gained.push(child);
+                let job = &mut self.jobs[join];
+                let known = job.edges.iter().any(|edge| edge.on == child && edge.kind == kind);
+                if known || job.state != State::Pending {
+                    continue;
                 }
-            }
-            for child in gained {
+                job.edges.push(ModelEdge { on: child, kind, met: false });
                 self.count("gained a dependency");
                 if !self.jobs[child].unfinished() {
                     self.hear(join, child);

@@ -61,6 +61,9 @@ const STEPS_DEFAULT: usize = 40;
 /// How long a failure is shrunk: on a store that makes a schema for each history, every try costs most of a second.
 const SHRINK_MILLISECONDS_MAX: u32 = 60_000;
 
+/// The histories that are run when no seed is named.
+const SEED_DEFAULT: u64 = 0x0077_696e_646c_6173;
+
 /// How much to try, and from which seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModelOptions {
@@ -73,10 +76,10 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
-    /// So many histories of 40 steps, from a new seed.
+    /// So many histories of 40 steps, always the same ones: what passed yesterday passes today.
     ///
-    /// `WINDLASS_MODEL_SEED` (a number, or hexadecimal after `0x`), `WINDLASS_MODEL_HISTORIES` and
-    /// `WINDLASS_MODEL_STEPS` in the environment go before.
+    /// `WINDLASS_MODEL_SEED` (a number, hexadecimal after `0x`, or `random` for new histories in each run),
+    /// `WINDLASS_MODEL_HISTORIES` and `WINDLASS_MODEL_STEPS` in the environment go before.
     pub fn from_env(histories: u32) -> Self {
         let number = |name: &str| {
             let text = std::env::var(name).ok()?;
@@ -88,7 +91,10 @@ impl ModelOptions {
         };
         let small = |name: &str| number(name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
         ModelOptions {
-            seed: number("WINDLASS_MODEL_SEED").unwrap_or_else(|| fastrand::u64(..)),
+            seed: match std::env::var("WINDLASS_MODEL_SEED").as_deref() {
+                Ok("random") => fastrand::u64(..),
+                _ => number("WINDLASS_MODEL_SEED").unwrap_or(SEED_DEFAULT),
+            },
             histories: small("WINDLASS_MODEL_HISTORIES").unwrap_or(histories),
             steps: small("WINDLASS_MODEL_STEPS").map_or(STEPS_DEFAULT, |steps| steps as usize),
         }
