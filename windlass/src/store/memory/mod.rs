@@ -1,6 +1,6 @@
 //! The store in memory: the readable reference, and the store for tests. It forgets everything when it is dropped.
 //!
-//! One mutex around [`Tables`]; every method takes it, lets time pass (what fell due becomes SCHEDULED), and does one
+//! One mutex around `Tables`; every method takes it, lets time pass (what fell due becomes SCHEDULED), and does one
 //! thing. The decisions are the pure core's. The files follow the pipeline: `insert`, `lease` (claim, extend, save,
 //! settle), `ends` (what the end of a job does to others), `upkeep`, `operate`, `read`, `schedules`.
 

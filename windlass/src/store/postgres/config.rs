@@ -110,7 +110,7 @@ impl PostgresOptions {
         self
     }
 
-    /// Does not migrate on opening: for roles that may not, where somebody else applies [`sql`](super::sql).
+    /// Does not migrate on opening: for roles that may not, where somebody else applies [`PostgresStore::sql`](super::PostgresStore::sql).
     #[must_use]
     pub fn without_migrations(mut self) -> Self {
         self.migrate = false;

@@ -1,7 +1,7 @@
 //! The store in PostgreSQL: any number of processes on any number of machines share one database.
 //!
 //! The hot path is one statement for each call: `insert` (shared by the calls of one process), `claim`, `lease` (extend,
-//! save) and `settle`. Whatever concerns more than one job goes through a [`unit`]: jobs are loaded with their locks,
+//! save) and `settle`. Whatever concerns more than one job goes through a `unit`: jobs are loaded with their locks,
 //! changed by the pure core as in the memory store (`plan`, `ends`, `operate`, `upkeep`, `schedules`), and written back
 //! (`flush`). `rows` turns rows into jobs. The statements are in `sql/`, the schema in `migrations/`.
 //!

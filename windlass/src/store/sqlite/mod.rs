@@ -1,8 +1,8 @@
 //! The store in a SQLite file: durable, on one machine, with nothing to install.
 //!
-//! One thread writes ([`writer`]), so that many callers share one commit; reads have connections of their own
-//! ([`reader`]). A job's state is the table it stands in, and moving it is a delete and an insert of a narrow row; see
-//! `migrations/`. Each method of the store is a method of [`Tx`](tx::Tx) in the file named after it, on a plain
+//! One thread writes (`writer`), so that many callers share one commit; reads have connections of their own
+//! (`reader`). A job's state is the table it stands in, and moving it is a delete and an insert of a narrow row; see
+//! `migrations/`. Each method of the store is a method of `Tx` in the file named after it, on a plain
 //! connection: the same code serves the application's own transactions ([`in_tx`]).
 //!
 //! Decisions: ids lead to their row without an index (`ids.rs`); what falls due is in its place already, so nothing is
