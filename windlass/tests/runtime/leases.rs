@@ -93,9 +93,9 @@ async fn a_worker_survives_a_store_that_panics() {
         tokio::time::sleep(Duration::from_millis(job.0)).await;
         Ok(())
     };
-    let worker = setup.worker(2).lease_time(Duration::from_millis(1500));
+    let worker = setup.worker(2).lease_time(Duration::from_secs(3));
     let running = worker.handle(handler).start().await.expect("start");
-    let (short, long) = (setup.number(0).await, setup.number(3000).await);
+    let (short, long) = (setup.number(0).await, setup.number(6500).await);
     // The outcome of the short one went down with the committer, so it runs again when its lease is over.
     assert_eq!(setup.reaches(short, State::Completed).await.attempt, 2);
     // The long one outlives two leases: the heartbeat thread was started again in time.
