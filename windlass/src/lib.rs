@@ -16,14 +16,15 @@
 //!     Ok(format!("welcomed {}", job.user_id))
 //! }
 //!
-//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> windlass::Result<()> {
 //! let client = Client::in_memory(); // or Client::open("sqlite:jobs.db"), Client::open("postgres://…")
 //! let running = Worker::new(&client).queue("mail", 8).handle(send_welcome).start().await?;
 //! let job = client.enqueue(WelcomeEmail { user_id: 7 }).idempotency_key("welcome-7").await?;
 //! assert_eq!(client.wait(job.id).await?.state, windlass::State::Completed);
 //! running.stop().await;
-//! # windlass::Result::Ok(())
-//! # }).unwrap();
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! # The modules, each using only those before it
