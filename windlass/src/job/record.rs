@@ -318,6 +318,39 @@ pub struct RequeueOptions {
 }
 
 impl JobRecord {
+    /// A job as it is submitted at `now`, before anything is known of its dependencies or its first run: PENDING.
+    pub fn submitted(id: JobId, spec: Arc<JobSpec>, now: Timestamp) -> Self {
+        JobRecord {
+            id,
+            state: State::Pending,
+            attempt: 0,
+            failures: 0,
+            lost: 0,
+            generation: 0,
+            position: now,
+            inherited_priority: None,
+            created_at: now,
+            updated_at: now,
+            scheduled_at: None,
+            started_at: None,
+            completed_at: None,
+            run_at: None,
+            deadline: spec.deadline(now),
+            spec,
+            lease: None,
+            lease_version: 0,
+            cancel: None,
+            failure: None,
+            result: None,
+            progress: None,
+            checkpoint: None,
+            workflow_id: None,
+            firing: None,
+            spawned_by: None,
+            reason: None,
+        }
+    }
+
     /// A claim (S5, L1): attempt and version go up, and the lease ends with the lifetime at the latest.
     ///
     /// `lease_time` of `None` is the job's visibility timeout.

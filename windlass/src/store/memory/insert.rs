@@ -213,33 +213,14 @@ impl Tables {
         let edges = new.spec.depends_on.iter();
         let edges = edges.filter_map(|dependency| Some((named(dependency)?, dependency.kind))).collect();
         let job = JobRecord {
-            id: new.id,
             state,
-            attempt: 0,
-            failures: 0,
-            lost: 0,
-            generation: 0,
-            position: now,
             inherited_priority: new.admission.inherited_priority,
-            created_at: now,
-            updated_at: now,
             scheduled_at: (state == State::Scheduled).then_some(now),
-            started_at: None,
-            completed_at: None,
             run_at: new.run_at,
-            deadline: new.spec.deadline(now),
-            spec: Arc::new(new.spec),
-            lease: None,
-            lease_version: 0,
-            cancel: None,
-            failure: None,
-            result: None,
-            progress: None,
-            checkpoint: None,
             workflow_id: origin.workflow,
             firing: origin.firing.clone(),
             spawned_by: origin.spawned_by,
-            reason: None,
+            ..JobRecord::submitted(new.id, Arc::new(new.spec), now)
         };
         self.add(Entry {
             sequence,

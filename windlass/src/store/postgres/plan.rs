@@ -247,33 +247,14 @@ impl Unit<'_> {
         let state = if new.admission.verdict.is_some() { State::Pending } else { new.state() };
         let slow = new.spec.options.callback_url.is_some();
         let job = JobRecord {
-            id: new.id,
             state,
-            attempt: 0,
-            failures: 0,
-            lost: 0,
-            generation: 0,
-            position: now,
             inherited_priority: new.admission.inherited_priority,
-            created_at: now,
-            updated_at: now,
             scheduled_at: (state == State::Scheduled).then_some(now),
-            started_at: None,
-            completed_at: None,
             run_at: new.run_at,
-            deadline: new.spec.deadline(now),
-            spec: Arc::new(new.spec),
-            lease: None,
-            lease_version: 0,
-            cancel: None,
-            failure: None,
-            result: None,
-            progress: None,
-            checkpoint: None,
             workflow_id: origin.workflow,
             firing: origin.firing.clone(),
             spawned_by: origin.spawned_by,
-            reason: None,
+            ..JobRecord::submitted(new.id, Arc::new(new.spec), now)
         };
         let (waits, depth) = (new.admission.waits, new.admission.depth);
         self.add(Entry { seq, lane, job, token: None, worker: None, slow, waits, depth });
