@@ -2,12 +2,15 @@
 
 mod bench;
 
+use std::io::Write;
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Durable background jobs.
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, about, propagate_version = true)]
-pub(crate) struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -20,7 +23,25 @@ enum Command {
     Version,
 }
 
-pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
+/// Parses the arguments of the process, does what they say, and tells what went wrong.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(run(cli)),
+        Err(error) => Err(anyhow::Error::new(error).context("cannot start")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to do when standard error is closed too.
+            let _ = writeln!(std::io::stderr(), "windlass: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(arguments) => bench::run(arguments).await,
         Command::Version => {
