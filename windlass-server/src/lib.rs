@@ -1,5 +1,7 @@
 //! What the `windlass` binary is made of.
 //!
-//! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`).
+//! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`) and
+//! the JSON shapes (`wire`).
 
 pub mod cli;
+pub mod wire;
