@@ -374,6 +374,7 @@ const THINGS: &[&str] = &[
     "reprioritise",
     "edit",
     "clone",
+    "read the result of",
     "claim",
 ];
 
