@@ -335,6 +335,7 @@ const FIELDS: &[&str] = &[
     "result",
     "run_at",
     "saves",
+    "server",
     "settlements",
     "slots",
     "snooze",
