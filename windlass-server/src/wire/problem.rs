@@ -335,6 +335,7 @@ const FIELDS: &[&str] = &[
     "result",
     "run_at",
     "saves",
+    "server",
     "settlements",
     "slots",
     "snooze",
@@ -374,6 +375,7 @@ const THINGS: &[&str] = &[
     "reprioritise",
     "edit",
     "clone",
+    "read the result of",
     "claim",
 ];
 
