@@ -1,5 +1,9 @@
 //! What the `windlass` binary is made of.
 //!
-//! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`).
+//! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`), the
+//! server (`serve`) and workers that run programs or call URLs (`exec`).
 
 pub mod cli;
+pub mod exec;
+mod outgoing;
+pub mod serve;
