@@ -3,8 +3,9 @@
 use anyhow::ensure;
 use clap::{Args, Subcommand};
 
+use crate::api::roles::Role;
 use crate::serve::config::token_lines;
-use crate::serve::guard::{Role, new_token};
+use crate::serve::guard::new_token;
 use crate::serve::webhook::Secret;
 
 #[derive(Debug, Subcommand)]

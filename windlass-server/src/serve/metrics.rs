@@ -150,7 +150,7 @@ fn tell(queue: &QueueRecord, now: windlass::Timestamp) {
 
 /// What a path is about, of a few words, so that paths cannot fill the memory.
 pub(super) fn resource(path: &str) -> &'static str {
-    const KNOWN: [&str; 11] = [
+    const KNOWN: [&str; 16] = [
         "jobs",
         "claims",
         "leases",
@@ -161,6 +161,11 @@ pub(super) fn resource(path: &str) -> &'static str {
         "stats",
         "events",
         "operations",
+        "acts",
+        "wakes",
+        "check",
+        "upkeep",
+        "time",
         "openapi.json",
     ];
     let mut parts = path.trim_start_matches('/').split('/');

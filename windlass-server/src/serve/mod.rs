@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass::store::{self, Store};
@@ -27,12 +26,13 @@ use windlass::{Client, Limits};
 
 use self::config::Settings;
 use self::demo::Demo;
-use self::guard::{Guard, Role};
+use self::guard::Guard;
 use self::health::Health;
 use self::metrics::Exporter;
 use self::signals::Signals;
 use self::webhook::{Deliverer, SystemLookup};
 use self::words::Started;
+use crate::api::{self, ApiState};
 
 /// How often measured distributions are folded together.
 const FOLD_EVERY: Duration = Duration::from_secs(5);
@@ -83,8 +83,8 @@ impl Server {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         let health = Health::new(Arc::clone(&store), stopping.clone());
         let exporter = Exporter::new(handle, Arc::clone(&store));
-        let api = Router::new();
-        let guard = Arc::new(Guard::new(&settings, api, |_, _| Role::Admin, health, exporter, stopping.clone()));
+        let api = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
+        let guard = Arc::new(Guard::new(&settings, api::router(api), health, exporter, stopping.clone()));
         let upkeep =
             tokio::spawn(keep_up(Arc::clone(&store), Arc::clone(&guard), settings.retention, stopping.clone()));
         let mut workers = Vec::new();

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Deserialize;
 
-use super::text::{Kept, Time};
-use crate::serve::guard::Role;
+use crate::api::roles::Role;
+use crate::wire::{Limit, Span};
 
 /// Everything that can stand in the file. A key that is not here is refused.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct File {
     pub(super) origins: Vec<String>,
     pub(super) hide_payloads: Option<bool>,
     pub(super) public_metrics: Option<bool>,
-    pub(super) grace: Option<Time>,
+    pub(super) grace: Option<Span>,
     #[serde(default)]
     pub(super) log: Log,
     #[serde(default)]
@@ -51,18 +51,18 @@ pub(super) struct Limits {
     pub(super) connections: Option<usize>,
     pub(super) requests: Option<usize>,
     pub(super) waits: Option<usize>,
-    pub(super) header_timeout: Option<Time>,
-    pub(super) body_timeout: Option<Time>,
-    pub(super) write_timeout: Option<Time>,
+    pub(super) header_timeout: Option<Span>,
+    pub(super) body_timeout: Option<Span>,
+    pub(super) write_timeout: Option<Span>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Retention {
-    pub(super) completed: Option<Kept>,
-    pub(super) cancelled: Option<Kept>,
-    pub(super) failed: Option<Kept>,
-    pub(super) dead_letter: Option<Kept>,
+    pub(super) completed: Option<Limit>,
+    pub(super) cancelled: Option<Limit>,
+    pub(super) failed: Option<Limit>,
+    pub(super) dead_letter: Option<Limit>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -73,7 +73,7 @@ pub(super) struct Webhooks {
     #[serde(default)]
     pub(super) allow: Vec<String>,
     pub(super) allow_http: Option<bool>,
-    pub(super) timeout: Option<Time>,
+    pub(super) timeout: Option<Span>,
     pub(super) concurrency: Option<usize>,
 }
 

@@ -3,7 +3,6 @@
 //! The only reader of the file. `docs/configuration.md` describes every key.
 
 mod file;
-mod text;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,10 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use windlass::store::{Retention, redacted};
 
-pub use self::text::duration;
-use super::guard::{Host, Role, Token, Tokens};
+use super::guard::{Host, Token, Tokens};
 use super::logs::{Format, Level};
 use super::webhook::{Allowed, Secret};
+use crate::api::roles::Role;
+use crate::wire::{Limit, Span};
 
 /// The port unless another is given.
 pub const PORT: u16 = 7654;
@@ -233,7 +233,7 @@ fn origins(given: Vec<String>) -> anyhow::Result<Vec<String>> {
 
 fn limits(given: &file::Limits) -> anyhow::Result<Limits> {
     let usual = Limits::default();
-    let time = |given: Option<text::Time>, usual: Duration| given.map_or(usual, |time| time.0);
+    let time = |given: Option<Span>, usual: Duration| given.map_or(usual, |time| time.0);
     let limits = Limits {
         payload_bytes: given.payload_bytes.unwrap_or(usual.payload_bytes),
         batch_bytes: given.batch_bytes.unwrap_or(usual.batch_bytes),
@@ -276,7 +276,7 @@ fn limits(given: &file::Limits) -> anyhow::Result<Limits> {
 
 fn retention(given: &file::Retention) -> Retention {
     let usual = Retention::default();
-    let kept = |given: Option<text::Kept>, usual| given.map_or(usual, |kept| kept.0);
+    let kept = |given: Option<Limit>, usual| given.map_or(usual, |kept| kept.0);
     Retention {
         completed: kept(given.completed, usual.completed),
         cancelled: kept(given.cancelled, usual.cancelled),
@@ -308,6 +308,11 @@ fn webhooks(given: Vec<Secret>, file: file::Webhooks) -> anyhow::Result<Webhooks
         timeout,
         concurrency,
     })
+}
+
+/// Reads a time such as `1m30s`, for flags.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    text.parse::<Span>().map(|span| span.0).map_err(|problem| problem.to_string())
 }
 
 /// The retention that a configuration file asks for, or the usual one.

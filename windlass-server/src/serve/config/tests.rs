@@ -98,8 +98,8 @@ fn what_is_out_of_bounds_is_named() {
 }
 
 #[test]
-fn retention_knows_never() {
-    let settings = settings(Given::default(), "[retention]\ncompleted = \"never\"\nfailed = \"30d\"").expect("valid");
+fn retention_knows_no_end() {
+    let settings = settings(Given::default(), "[retention]\ncompleted = \"none\"\nfailed = \"30d\"").expect("valid");
     assert_eq!(settings.retention.completed, None);
     assert_eq!(settings.retention.failed, Some(Duration::from_secs(30 * 86_400)));
     assert_eq!(settings.retention.cancelled, Retention::default().cancelled);

@@ -49,7 +49,7 @@ impl Load {
 
     /// The largest body that this call takes.
     pub(super) fn body_bytes(&self, path: &str) -> usize {
-        let many = ["/v1/jobs/batch", "/v1/workflows", "/v1/leases/settle", "/v1/leases/save"];
+        let many = ["/v1/jobs/batch", "/v1/workflows", "/v1/leases/settle", "/v1/leases/save", "/v1/leases/extend"];
         if many.contains(&path) { self.limits.batch_bytes } else { self.limits.body_bytes() }
     }
 }
@@ -58,7 +58,9 @@ impl Load {
 pub(super) fn waits(method: &Method, path: &str) -> bool {
     match *method {
         Method::POST => path == "/v1/claims",
-        Method::GET => path == "/v1/events" || (path.starts_with("/v1/jobs/") && path.ends_with("/wait")),
+        Method::GET => {
+            matches!(path, "/v1/events" | "/v1/wakes") || (path.starts_with("/v1/jobs/") && path.ends_with("/wait"))
+        }
         _ => false,
     }
 }

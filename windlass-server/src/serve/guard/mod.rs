@@ -6,7 +6,6 @@
 
 mod host;
 mod load;
-mod problem;
 mod token;
 
 use std::panic::AssertUnwindSafe;
@@ -15,28 +14,24 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
-use futures_util::{FutureExt, StreamExt};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
+use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 pub use self::host::Host;
-pub use self::token::{Caller, Role, Token, Tokens, new_token, random};
+pub use self::token::{Known, Token, Tokens, new_token, random};
 
 use self::host::Foreign;
 use self::load::Load;
-use self::problem::{later, problem};
 use super::config::{Limits, Settings};
 use super::health::Health;
 use super::metrics::{self, Exporter};
-
-/// Says which role a call needs.
-pub type RoleFor = fn(&Method, &str) -> Role;
-
-/// Whether the caller may see payloads and results; for the API, on each request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ShowPayloads(pub bool);
+use crate::api::error::{REQUEST_ID, named, request_id};
+use crate::api::roles::{Role, role_for};
+use crate::api::{Caller, problem_response};
+use crate::wire::{Kind, Problem};
 
 /// What is sent with every answer: a page of ours runs nothing from elsewhere and is framed by nobody.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -60,7 +55,6 @@ pub struct Guard {
     public_metrics: bool,
     limits: Limits,
     load: Load,
-    role_for: RoleFor,
     api: Router,
     health: Health,
     exporter: Exporter,
@@ -72,7 +66,6 @@ impl Guard {
     pub fn new(
         settings: &Settings,
         api: Router,
-        role_for: RoleFor,
         health: Health,
         exporter: Exporter,
         stopping: CancellationToken,
@@ -85,9 +78,7 @@ impl Guard {
             public_metrics: settings.public_metrics,
             limits: settings.limits,
             load: Load::new(settings.limits),
-            role_for,
-            // The guard bounds bodies by what they are for.
-            api: api.layer(axum::extract::DefaultBodyLimit::disable()),
+            api,
             health,
             exporter,
             stopping,
@@ -103,11 +94,15 @@ impl Guard {
     pub async fn answer(self: Arc<Self>, request: Request<Body>, crowded: bool) -> Response<Body> {
         let begun = Instant::now();
         let (method, resource) = (request.method().clone(), metrics::resource(request.uri().path()));
+        let id = request_id(request.headers());
         let guarded = AssertUnwindSafe(self.guarded(request, crowded)).catch_unwind().await;
         let mut response = guarded.unwrap_or_else(|_| {
             tracing::error!(%method, resource, "a request handler panicked");
-            problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed; its log says more")
+            refusal(Kind::INTERNAL, "the server failed; its log says more")
         });
+        if !response.headers().contains_key(REQUEST_ID) {
+            response = named(response, &id);
+        }
         for (name, value) in HEADERS {
             response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
         }
@@ -118,8 +113,9 @@ impl Guard {
         }
         let status = response.status();
         metrics::http(&method, resource, status, begun.elapsed());
-        tracing::debug!(%method, resource, status = status.as_u16(), seconds = begun.elapsed().as_secs_f64(), "answered");
-        self.ended_by_stop(response)
+        let seconds = begun.elapsed().as_secs_f64();
+        tracing::debug!(%method, resource, status = status.as_u16(), seconds, request = id, "answered");
+        response
     }
 
     async fn guarded(&self, request: Request<Body>, crowded: bool) -> Response<Body> {
@@ -137,48 +133,45 @@ impl Guard {
         if is_metrics && self.public_metrics {
             return self.exporter.answer().await;
         }
-        let caller = match self.caller(&request) {
-            Ok(caller) => caller,
-            Err(refusal) => return refusal,
+        let known = match self.known(&request) {
+            Ok(known) => known,
+            Err(refusal) => return *refusal,
         };
         if is_metrics {
             return self.exporter.answer().await;
         }
         if crowded {
             metrics::refused("connections");
-            return later(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "the server has too many connections");
+            return refusal(Kind::UNAVAILABLE, "the server has too many connections");
         }
         let (mut request, _room) = match self.with_body(request).await {
             Ok(read) => read,
             Err(refusal) => return *refusal,
         };
-        let show = ShowPayloads(!(self.hide_payloads && caller.role == Role::Read));
-        request.extensions_mut().insert(show);
-        request.extensions_mut().insert(caller);
+        let payloads_hidden = self.hide_payloads && known.role == Role::Read;
+        request.extensions_mut().insert(Caller { name: known.name, payloads_hidden });
         self.call(request).await
     }
 
     /// Who asks, if they may do what they ask for.
-    fn caller(&self, request: &Request<Body>) -> Result<Caller, Response<Body>> {
+    fn known(&self, request: &Request<Body>) -> Result<Known, Box<Response<Body>>> {
         if self.tokens.is_empty() {
-            return Ok(Caller { name: None, role: Role::Admin });
+            return Ok(Known { name: None, role: Role::Admin });
         }
-        let Some(caller) = bearer(request.headers()).and_then(|token| self.tokens.caller(token)) else {
+        let Some(known) = bearer(request.headers()).and_then(|token| self.tokens.known(token)) else {
             metrics::refused("token");
-            let detail = "a known token is needed, as `Authorization: Bearer …`";
-            let mut refusal = problem(StatusCode::UNAUTHORIZED, "unauthorized", detail);
-            let scheme = HeaderValue::from_static("Bearer");
-            refusal.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-            return Err(refusal);
+            let mut refusal = refusal(Kind::UNAUTHENTICATED, "a known token is needed, as `Authorization: Bearer …`");
+            refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return Err(Box::new(refusal));
         };
         let path = request.uri().path();
-        let wanted = if path == "/metrics" { Role::Read } else { (self.role_for)(request.method(), path) };
-        if !caller.role.allows(wanted) {
+        let needed = if path == "/metrics" { Role::Read } else { role_for(request.method(), path) };
+        if !known.role.covers(needed) {
             metrics::refused("role");
-            let detail = format!("this needs role {wanted}; the token has {}", caller.role);
-            return Err(problem(StatusCode::FORBIDDEN, "forbidden", &detail));
+            let detail = format!("this needs the role {needed}; the token has {}", known.role);
+            return Err(Box::new(refusal(Kind::UNAUTHORIZED, detail)));
         }
-        Ok(caller)
+        Ok(known)
     }
 
     /// The request with its whole body in memory, and the room that it takes up there.
@@ -194,7 +187,7 @@ impl Guard {
         let too_large = || {
             metrics::refused("body");
             let detail = format!("the body must have at most {most} bytes");
-            Box::new(closing(problem(StatusCode::PAYLOAD_TOO_LARGE, "payload-too-large", &detail)))
+            Box::new(closing(refusal(Kind::PAYLOAD_TOO_LARGE, detail)))
         };
         let declared = request.body().size_hint().exact();
         let expected = declared.map_or(most, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -203,8 +196,7 @@ impl Guard {
         }
         let Some(room) = self.load.room(expected).await else {
             metrics::refused("memory");
-            let detail = "the server holds too many large bodies";
-            return Err(Box::new(closing(later(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail))));
+            return Err(Box::new(closing(refusal(Kind::UNAVAILABLE, "the server holds too many large bodies"))));
         };
         let (parts, body) = request.into_parts();
         let read = tokio::time::timeout(self.limits.body_timeout, axum::body::to_bytes(body, most)).await;
@@ -214,48 +206,26 @@ impl Guard {
             Ok(Err(_)) => Err(too_large()),
             Err(_) => {
                 metrics::refused("slow body");
-                let detail = "the body took too long to arrive";
-                Err(Box::new(closing(problem(StatusCode::REQUEST_TIMEOUT, "timeout", detail))))
+                Err(Box::new(closing(refusal(Kind::REQUEST_TIMEOUT, "the body took too long to arrive"))))
             }
         }
     }
 
     /// Lets the API answer, in its turn.
     async fn call(&self, request: Request<Body>) -> Response<Body> {
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let Some(_turn) = self.load.turn(&method, &path).await else {
+        let Some(_turn) = self.load.turn(request.method(), request.uri().path()).await else {
             metrics::refused("requests");
-            return later(StatusCode::TOO_MANY_REQUESTS, "overloaded", "the server has too many requests at once");
+            return refusal(Kind::TOO_MANY, "the server works on too many requests at once");
         };
-        let answered = self.api.clone().oneshot(request);
-        let response = if load::waits(&method, &path) && path != "/v1/claims" {
-            tokio::select! {
-                biased;
-                response = answered => response,
-                () = self.stopping.cancelled() => {
-                    return later(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping");
-                }
-            }
-        } else {
-            answered.await
-        };
-        match response {
+        match self.api.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         }
     }
+}
 
-    /// Ends a stream of events when the server stops; every other answer ends by itself.
-    fn ended_by_stop(&self, response: Response<Body>) -> Response<Body> {
-        let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
-        if !response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
-            return response;
-        }
-        let stopping = self.stopping.clone();
-        response.map(|body| {
-            Body::from_stream(body.into_data_stream().take_until(async move { stopping.cancelled_owned().await }))
-        })
-    }
+fn refusal(kind: Kind, detail: impl Into<String>) -> Response<Body> {
+    problem_response(Problem::new(kind, detail))
 }
 
 /// The token of a request: never from the URL, which ends up in logs.
@@ -268,14 +238,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn foreign(foreign: Foreign) -> Response<Body> {
     match foreign {
-        Foreign::BadHost => problem(StatusCode::BAD_REQUEST, "invalid-host", "the Host header is missing or malformed"),
+        Foreign::BadHost => refusal(Kind::INVALID_ARGUMENT, "the Host header is missing or malformed"),
         Foreign::OtherHost => {
             let detail = "the Host header names another server; names of this one go into `hosts` in its configuration";
-            problem(StatusCode::MISDIRECTED_REQUEST, "unknown-host", detail)
+            refusal(Kind::MISDIRECTED, detail)
         }
-        Foreign::OtherOrigin => {
-            problem(StatusCode::FORBIDDEN, "foreign-origin", "pages of other origins may not call this server")
-        }
+        Foreign::OtherOrigin => refusal(Kind::UNAUTHORIZED, "pages of other origins may not call this server"),
     }
 }
 

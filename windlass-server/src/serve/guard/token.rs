@@ -1,13 +1,13 @@
 //! Tokens: random, known to the server only by their SHA-256, compared without telling how far they agree.
 
 use std::fmt;
-use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+
+use crate::api::roles::Role;
 
 /// What a token begins with, so that scanners for leaked secrets can find it.
 const PREFIX: &str = "windlass_";
@@ -15,64 +15,6 @@ const PREFIX: &str = "windlass_";
 const RANDOM_BYTES: usize = 32;
 /// The longest token that is looked at.
 const TOKEN_BYTES_MAX: usize = 256;
-
-/// What a token allows.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Look at everything.
-    Read,
-    /// Enqueue, and look.
-    Produce,
-    /// Claim and settle, and look.
-    Work,
-    /// Enqueue, and act on jobs, queues, workflows and schedules, and look.
-    Operate,
-    /// Everything.
-    Admin,
-}
-
-impl Role {
-    /// All five.
-    pub const ALL: [Role; 5] = [Role::Read, Role::Produce, Role::Work, Role::Operate, Role::Admin];
-
-    /// Whether a token of this role may do what asks for `wanted`.
-    pub fn allows(self, wanted: Role) -> bool {
-        match self {
-            Role::Admin => true,
-            Role::Operate => matches!(wanted, Role::Read | Role::Produce | Role::Operate),
-            Role::Work => matches!(wanted, Role::Read | Role::Work),
-            Role::Produce => matches!(wanted, Role::Read | Role::Produce),
-            Role::Read => wanted == Role::Read,
-        }
-    }
-
-    /// Lower case, as in configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Role::Read => "read",
-            Role::Produce => "produce",
-            Role::Work => "work",
-            Role::Operate => "operate",
-            Role::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for Role {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Role::ALL.into_iter().find(|role| role.as_str() == text);
-        found.ok_or_else(|| format!("{text:?} is none of read, produce, work, operate, admin"))
-    }
-}
 
 /// A token that the server knows.
 #[derive(Clone)]
@@ -104,9 +46,9 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Who calls.
+/// Whom a token makes known.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Caller {
+pub struct Known {
     /// The token's name; `None` where no token is asked for.
     pub name: Option<String>,
     /// What it may do.
@@ -131,7 +73,7 @@ impl Tokens {
     /// Who presents this token, if it is known.
     ///
     /// Every known token is compared, and each comparison takes the same time however far it agrees.
-    pub fn caller(&self, presented: &str) -> Option<Caller> {
+    pub fn known(&self, presented: &str) -> Option<Known> {
         if presented.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -143,7 +85,7 @@ impl Tokens {
             found |= same;
         }
         let token = self.0.get(place as usize).filter(|_| bool::from(found))?;
-        Some(Caller { name: Some(token.name.clone()), role: token.role })
+        Some(Known { name: Some(token.name.clone()), role: token.role })
     }
 }
 
@@ -181,40 +123,22 @@ mod tests {
             Token::new("old", Role::Read, &"00".repeat(32)).expect("valid"),
             Token::new("ci", Role::Produce, &hash.to_uppercase()).expect("valid"),
         ]);
-        assert_eq!(tokens.caller(&token), Some(Caller { name: Some("ci".to_owned()), role: Role::Produce }));
-        assert_eq!(tokens.caller(&other), None);
-        assert_eq!(tokens.caller(&hash), None);
-        assert_eq!(tokens.caller(""), None);
-        assert_eq!(tokens.caller(&token.repeat(9)), None);
+        assert_eq!(tokens.known(&token), Some(Known { name: Some("ci".to_owned()), role: Role::Produce }));
+        assert_eq!(tokens.known(&other), None);
+        assert_eq!(tokens.known(&hash), None);
+        assert_eq!(tokens.known(""), None);
+        assert_eq!(tokens.known(&token.repeat(9)), None);
         assert!(!format!("{tokens:?}").contains(&hash));
     }
 
     #[test]
     fn no_token_is_known_where_there_is_none() {
-        assert_eq!(Tokens::default().caller(""), None);
+        assert_eq!(Tokens::default().known(""), None);
     }
 
     #[test]
     fn the_hash_is_sha_256() {
         // FIPS 180-2, appendix B.1.
         assert_eq!(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    }
-
-    #[test]
-    fn roles_allow_what_they_say() {
-        let allowed: Vec<(Role, Vec<Role>)> = Role::ALL
-            .into_iter()
-            .map(|role| (role, Role::ALL.into_iter().filter(|wanted| role.allows(*wanted)).collect()))
-            .collect();
-        assert_eq!(
-            allowed,
-            [
-                (Role::Read, vec![Role::Read]),
-                (Role::Produce, vec![Role::Read, Role::Produce]),
-                (Role::Work, vec![Role::Read, Role::Work]),
-                (Role::Operate, vec![Role::Read, Role::Produce, Role::Operate]),
-                (Role::Admin, Role::ALL.to_vec()),
-            ]
-        );
     }
 }
