@@ -1,6 +1,9 @@
 //! The command line: one file per command.
 
 mod bench;
+mod run;
+mod token;
+mod worker;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,8 +22,18 @@ struct Cli {
 enum Command {
     /// Measure a store on this machine
     Bench(bench::Arguments),
+    /// The second worker process of a demonstration
+    #[command(hide = true)]
+    DemoWorker(run::DemoWorker),
+    /// Serve the API of a store, do its upkeep and deliver its webhooks
+    Run(run::Arguments),
+    /// Make tokens and secrets for the configuration of a server
+    #[command(subcommand)]
+    Token(token::Command),
     /// Print the version
     Version,
+    /// Run jobs with any program or URL
+    Worker(worker::Arguments),
 }
 
 /// Parses the arguments of the process, does what they say, and tells what went wrong.
@@ -44,6 +57,10 @@ pub fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(arguments) => bench::run(arguments).await,
+        Command::DemoWorker(arguments) => run::demo_worker(arguments).await,
+        Command::Run(arguments) => run::run(arguments).await,
+        Command::Token(command) => token::run(command),
+        Command::Worker(arguments) => worker::run(arguments).await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));
             Ok(())
