@@ -21,12 +21,15 @@ mod output;
 mod parse;
 mod queues;
 mod rows;
+mod run;
 mod schedules;
 mod stats;
 mod store;
 mod table;
+mod token;
 mod top;
 mod wait;
+mod worker;
 mod workers;
 mod workflows;
 
@@ -57,6 +60,9 @@ enum Command {
     Bench(bench::Arguments),
     /// Print what a shell needs to complete commands
     Completions(completions::Arguments),
+    /// The second worker process of a demonstration
+    #[command(hide = true)]
+    DemoWorker(run::DemoWorker),
     /// Look at the dead-letter queue, send jobs back or remove them
     Dlq(dlq::Arguments),
     /// Look for what is wrong, and say what to do
@@ -70,16 +76,23 @@ enum Command {
     Openapi,
     /// Look at queues, pause, resume or purge them
     Queues(queues::Arguments),
+    /// Serve the API of a store, do its upkeep and deliver its webhooks
+    Run(run::Arguments),
     /// Make, look at, pause or fire recurring work
     Schedules(schedules::Arguments),
     /// Print the numbers of the whole store
     Stats(stats::Arguments),
     /// Migrate, check, copy or prune the store itself
     Store(store::Arguments),
+    /// Make tokens and secrets for the configuration of a server
+    #[command(subcommand)]
+    Token(token::Command),
     /// Watch queues, workers and failures live
     Top(top::Arguments),
     /// Print the version
     Version,
+    /// Run jobs with any program or URL
+    Worker(worker::Arguments),
     /// List the workers that live
     Workers(workers::Arguments),
     /// Start, look at, cancel or requeue graphs of jobs
@@ -113,6 +126,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(arguments) => bench::run(arguments).await,
         Command::Completions(arguments) => completions::run(&arguments, command()),
+        Command::DemoWorker(arguments) => run::demo_worker(arguments).await,
         Command::Dlq(arguments) => dlq::run(reach, arguments).await,
         Command::Doctor(arguments) => doctor::run(reach, arguments).await,
         Command::Enqueue(arguments) => enqueue::run(reach, *arguments).await,
@@ -122,14 +136,17 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             Ok(writeln!(std::io::stdout(), "{}", crate::api::document().trim_end())?)
         }
         Command::Queues(arguments) => queues::run(reach, arguments).await,
+        Command::Run(arguments) => run::run(arguments).await,
         Command::Schedules(arguments) => schedules::run(reach, arguments).await,
         Command::Stats(arguments) => stats::run(reach, arguments).await,
         Command::Store(arguments) => store::run(reach, arguments).await,
+        Command::Token(command) => token::run(command),
         Command::Top(arguments) => top::run(reach, arguments).await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
+        Command::Worker(arguments) => worker::run(arguments).await,
         Command::Workers(arguments) => workers::run(reach, arguments).await,
         Command::Workflows(arguments) => workflows::run(reach, arguments).await,
     }
