@@ -26,6 +26,7 @@ mod migrate;
 mod operate;
 mod plan;
 mod read;
+mod row;
 mod rows;
 mod schedules;
 mod settle;
@@ -134,7 +135,7 @@ impl PostgresStore {
             let dial = listen::Dial {
                 config: options.config.clone(),
                 tls: options.tls.clone(),
-                channel: format!("windlass_{}", options.schema).chars().take(60).collect(),
+                channel: listen::channel(&options.schema),
                 own: uuid::Uuid::new_v4().simple().to_string(),
             };
             tokio::spawn(listen::speak(dial.clone(), speech));
