@@ -60,11 +60,11 @@ enum Command {
     Bench(bench::Arguments),
     /// Print what a shell needs to complete commands
     Completions(completions::Arguments),
+    /// Look at the dead-letter queue, send jobs back or remove them
+    Dlq(dlq::Arguments),
     /// The second worker process of a demonstration
     #[command(hide = true)]
     DemoWorker(run::DemoWorker),
-    /// Look at the dead-letter queue, send jobs back or remove them
-    Dlq(dlq::Arguments),
     /// Look for what is wrong, and say what to do
     Doctor(doctor::Arguments),
     /// Enqueue a job, or the jobs of a file
@@ -126,7 +126,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(arguments) => bench::run(arguments).await,
         Command::Completions(arguments) => completions::run(&arguments, command()),
-        Command::DemoWorker(arguments) => run::demo_worker(arguments).await,
         Command::Dlq(arguments) => dlq::run(reach, arguments).await,
         Command::Doctor(arguments) => doctor::run(reach, arguments).await,
         Command::Enqueue(arguments) => enqueue::run(reach, *arguments).await,
@@ -136,17 +135,18 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             Ok(writeln!(std::io::stdout(), "{}", crate::api::document().trim_end())?)
         }
         Command::Queues(arguments) => queues::run(reach, arguments).await,
-        Command::Run(arguments) => run::run(arguments).await,
         Command::Schedules(arguments) => schedules::run(reach, arguments).await,
         Command::Stats(arguments) => stats::run(reach, arguments).await,
         Command::Store(arguments) => store::run(reach, arguments).await,
-        Command::Token(command) => token::run(command),
         Command::Top(arguments) => top::run(reach, arguments).await,
+        Command::DemoWorker(arguments) => run::demo_worker(arguments).await,
+        Command::Run(arguments) => run::run(arguments).await,
+        Command::Token(command) => token::run(command),
+        Command::Worker(arguments) => worker::run(arguments).await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
-        Command::Worker(arguments) => worker::run(arguments).await,
         Command::Workers(arguments) => workers::run(reach, arguments).await,
         Command::Workflows(arguments) => workflows::run(reach, arguments).await,
     }

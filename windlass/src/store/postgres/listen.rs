@@ -26,6 +26,10 @@ const THROTTLE: Duration = Duration::from_millis(3);
 const BYTES_MAX: usize = 7000;
 /// Most ends told in one notification; whoever waits for one looks for itself soon.
 const ENDS_MAX: usize = 100;
+/// Stands where the sender's mark would.
+const NOBODY: &str = "-";
+/// Longest name of a channel, below what PostgreSQL keeps of one.
+const CHANNEL_BYTES_MAX: usize = 60;
 /// How long the ear waits for its own word.
 const TEST_WAIT: Duration = Duration::from_secs(3);
 /// How long the ear rests before it tries again to connect, at first and at most.
@@ -40,6 +44,18 @@ pub(super) struct Dial {
     pub(super) channel: String,
     /// Marks the notifications of this process, which has heard of them already.
     pub(super) own: String,
+}
+
+/// The channel of a schema.
+pub(super) fn channel(schema: &str) -> String {
+    format!("windlass_{schema}").chars().take(CHANNEL_BYTES_MAX).collect()
+}
+
+/// Hints as a notification that every process passes on, the sender's too.
+pub(super) fn from_nobody(hints: Vec<Wake>) -> String {
+    let mut words = BTreeSet::new();
+    add(&mut words, hints);
+    sentence(NOBODY, &words)
 }
 
 /// Sends hints until the store is dropped. Those that cannot be sent are lost, as they may be.

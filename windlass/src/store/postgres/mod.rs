@@ -26,6 +26,7 @@ mod migrate;
 mod operate;
 mod plan;
 mod read;
+mod row;
 mod rows;
 mod schedules;
 mod settle;
@@ -168,7 +169,7 @@ fn dial(options: &PostgresOptions) -> listen::Dial {
     listen::Dial {
         config: options.config.clone(),
         tls: options.tls.clone(),
-        channel: format!("windlass_{}", options.schema).chars().take(60).collect(),
+        channel: listen::channel(&options.schema),
         own: uuid::Uuid::new_v4().simple().to_string(),
     }
 }
