@@ -110,7 +110,7 @@ impl<T: FromStr<Err = Error> + Send, S: Send + Sync> FromRequestParts<S> for Id<
     }
 }
 
-/// A name in the path.
+/// A name in the path. A leading tilde is taken off: `~..` is how a URL can name the queue `..`.
 #[derive(Debug)]
 pub(super) struct Name(pub(super) String);
 
@@ -120,7 +120,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(name) = path.map_err(|_| Error::invalid("name", "in the path is not percent-encoded UTF-8"))?;
-        Ok(Name(name))
+        Ok(Name(name.strip_prefix('~').map_or_else(|| name.clone(), str::to_owned)))
     }
 }
 

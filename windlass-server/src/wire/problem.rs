@@ -341,6 +341,7 @@ const FIELDS: &[&str] = &[
     "result",
     "run_at",
     "saves",
+    "server",
     "settlements",
     "slots",
     "snooze",
