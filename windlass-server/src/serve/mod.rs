@@ -177,3 +177,6 @@ async fn webhooks(settings: &Settings, client: &Client) -> anyhow::Result<Option
     let worker = worker.grace(webhook::grace(&settings.webhooks, settings.grace));
     Ok(Some(worker.start().await.context("cannot start the delivery of webhooks")?))
 }
+
+#[cfg(test)]
+mod tests;
