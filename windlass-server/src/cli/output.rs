@@ -32,7 +32,15 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct OutputArgs {
     /// How to print
-    #[arg(short, long, value_enum, default_value_t, global = true, value_name = "FORM", help_heading = "Global options")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        global = true,
+        value_name = "FORM",
+        help_heading = "Global options"
+    )]
     pub(crate) output: Format,
 }
 
