@@ -1,9 +1,13 @@
 //! What the `windlass` binary is made of.
 //!
 //! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`),
-//! the HTTP API (`api`), a store that is reached through it (`remote`), and the JSON shapes that all speak (`wire`).
+//! the server (`serve`) with its HTTP API (`api`), a store that is reached through it (`remote`), workers that run
+//! programs or call URLs (`exec`), and the JSON shapes that all of them speak (`wire`).
 
 pub mod api;
 pub mod cli;
+pub mod exec;
+mod outgoing;
 pub mod remote;
+pub mod serve;
 pub mod wire;

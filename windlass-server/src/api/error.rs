@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use windlass::Error;
 use crate::wire::{Kind, Problem};
 
 /// The header that names a request, in the answer and, when it comes with one, in the request.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id taken over from a caller; a UUID with room.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 /// When to try again after 429 and 503, in seconds.
@@ -77,23 +77,28 @@ pub fn problem_response(problem: Problem) -> Response {
 
 /// Gives every answer its request's id, and writes it into problems.
 pub(super) async fn tell_request_id(request: Request, next: Next) -> Response {
-    let id = request_id(&request);
-    let mut response = next.run(request).await;
+    let id = request_id(request.headers());
+    let response = next.run(request).await;
+    named(response, &id)
+}
+
+/// Gives an answer its request's id, and writes it into a problem.
+pub(crate) fn named(mut response: Response, id: &str) -> Response {
     if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
-        problem.request_id = Some(id.clone());
+        problem.request_id = Some(id.to_owned());
         let text = serde_json::to_vec(&problem).expect("a problem is plain JSON");
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(text.len()));
         *response.body_mut() = Body::from(text);
     }
-    if let Ok(value) = HeaderValue::from_str(&id) {
+    if let Ok(value) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
 }
 
 /// The id that the request came with, if it is a plain one, or a new one.
-fn request_id(request: &Request) -> String {
-    let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok());
+pub(crate) fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
     let plain = |id: &&str| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))

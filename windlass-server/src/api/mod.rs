@@ -4,7 +4,7 @@
 //! request needs and leaves a [`Caller`] in its extensions. Errors become problems in `error.rs` only.
 
 mod acts;
-mod error;
+pub(crate) mod error;
 mod events;
 mod extract;
 mod jobs;

@@ -1,9 +1,13 @@
 //! What a caller needs to be for a request. The guard asks here; the handlers do not know.
 
+use std::fmt;
+use std::str::FromStr;
+
 use axum::http::Method;
 
 /// What a caller may do.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Look at everything.
     Read,
@@ -18,6 +22,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// All five.
+    pub const ALL: [Role; 5] = [Role::Read, Role::Produce, Role::Work, Role::Operate, Role::Admin];
+
     /// Whether a caller with this role may do what needs `needed`: everybody may look, an operator may submit, an
     /// admin may do all.
     pub fn covers(self, needed: Role) -> bool {
@@ -39,6 +46,21 @@ impl Role {
             Role::Operate => "operate",
             Role::Admin => "admin",
         }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Role::ALL.into_iter().find(|role| role.as_str() == text);
+        found.ok_or_else(|| format!("{text:?} is none of read, produce, work, operate, admin"))
     }
 }
 

@@ -139,6 +139,12 @@ kinds! {
     METHOD_NOT_ALLOWED = "method-not-allowed" 405 "method not allowed";
     /// The body is not of a content type that is read here.
     UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type" 415 "unsupported media type";
+    /// The Host header names another server.
+    MISDIRECTED = "misdirected" 421 "misdirected request";
+    /// The request took too long to arrive.
+    REQUEST_TIMEOUT = "request-timeout" 408 "request timeout";
+    /// The server failed.
+    INTERNAL = "internal" 500 "internal failure";
     /// Too many of these at once.
     TOO_MANY = "too-many" 429 "too many";
     /// The server is stopping or overloaded.
