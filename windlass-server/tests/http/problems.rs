@@ -104,6 +104,8 @@ async fn everything_that_is_not_a_request_is_a_problem_too() {
         (request("POST", "/v1/jobs", Body::empty()), 400, "invalid-body"),
         (request("POST", "/v1/jobs", "{".into()), 400, "invalid-body"),
         (request("POST", "/v1/jobs", "[]".into()), 400, "invalid-body"),
+        (request("POST", "/v1/jobs", r#" ["t"]"#.into()), 400, "invalid-body"),
+        (request("POST", "/v1/upkeep", "[]".into()), 400, "invalid-body"),
         (request("POST", "/v1/jobs", "\u{0}".into()), 400, "invalid-body"),
         (request("POST", "/v1/jobs", r#"{"type":"t"} x"#.into()), 400, "invalid-body"),
         (request("POST", "/v1/jobs", r#"{"type":"t","type":"u"}"#.into()), 400, "invalid-body"),
