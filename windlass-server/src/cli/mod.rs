@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 
 mod bench;
+mod torture;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,6 +20,11 @@ struct Cli {
 enum Command {
     /// Measure a store on this machine
     Bench(bench::Arguments),
+    /// Kill, stall and disturb everything around a store, and check that it keeps its promises
+    Torture(torture::Arguments),
+    /// One process of a torture run
+    #[command(hide = true)]
+    TortureProcess,
     /// Print the version
     Version,
 }
@@ -36,7 +42,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Nothing is left to do when standard error is closed too.
             let _ = writeln!(std::io::stderr(), "windlass: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(torture::exit_code(&error))
         }
     }
 }
@@ -44,6 +50,8 @@ pub fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(arguments) => bench::run(arguments).await,
+        Command::Torture(arguments) => torture::run(arguments).await,
+        Command::TortureProcess => crate::torture::process::main().await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));
             Ok(())
