@@ -55,6 +55,28 @@ fn shutdown() {
     assert_eq!(run("shutdown"), "settled 2, of these interrupted 1\nshort: COMPLETED, long: SCHEDULED\n");
 }
 
+#[cfg(feature = "sqlite")]
+#[test]
+fn transaction_sqlite() {
+    assert_eq!(run("transaction_sqlite"), "after a rollback: 0 jobs\nCOMPLETED with 1 charge\n");
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn transaction_postgres() {
+    let url = std::env::var("WINDLASS_TEST_POSTGRES");
+    let url = url.expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database; scripts/test starts one");
+    let schema = format!("example_{}", uuid::Uuid::new_v4().simple());
+    let printed = run_with("transaction_postgres", &[("DATABASE_URL", format!("{url}?schema={schema}"))]);
+    assert_eq!(printed, "after a rollback: 0 jobs\norder 42 is charged\nCOMPLETED\n");
+}
+
+#[cfg(feature = "conformance")]
+#[test]
+fn custom_store() {
+    assert_eq!(run("custom_store"), "the store \"mine\" keeps the rules about leases\n");
+}
+
 #[test]
 fn every_example_is_run_here() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -62,14 +84,21 @@ fn every_example_is_run_here() {
     for entry in std::fs::read_dir(folder).expect("the folder can be listed") {
         let name = entry.expect("an entry").file_name().into_string().expect("a plain name");
         let name = name.trim_end_matches(".rs");
-        assert!(tests.contains(&format!("run(\"{name}\")")), "{name} is not run by tests/examples.rs");
+        let runs = [format!("run(\"{name}\")"), format!("run_with(\"{name}\"")];
+        assert!(runs.iter().any(|run| tests.contains(run)), "{name} is not run by tests/examples.rs");
     }
 }
 
 /// Runs an example, which cargo builds beside this test; gives what it printed.
 fn run(name: &str) -> String {
+    run_with(name, &[])
+}
+
+/// The same, with these in its environment.
+fn run_with(name: &str, environment: &[(&str, String)]) -> String {
     let program = folder().join(name);
-    let output = Command::new(&program).output();
+    let environment = environment.iter().map(|(name, value)| (name, value));
+    let output = Command::new(&program).envs(environment).output();
     let output = output.unwrap_or_else(|error| panic!("cannot run {program:?} (cargo build --examples): {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} failed: {errors}");

@@ -8,23 +8,26 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use windlass::store::MemoryStore;
 
+use super::connect::Reach;
+use super::exit::{End, Exit};
+use super::output::say;
 use crate::torture::actors::Tempo;
 use crate::torture::check::{Violation, check};
 use crate::torture::history::Line;
 use crate::torture::report::{Least, Report, evidence};
 use crate::torture::{self, Progress, Settings, arena};
 
-/// The exit code of a run that did too little to prove anything.
-const INVALID: u8 = 9;
 /// How many violations are told one by one.
 const TOLD_MAX: usize = 10;
 
-/// What `windlass torture` takes.
+/// What `windlass torture` takes. The store is a file without jobs, a PostgreSQL database, in which a schema of its own is
+/// made, or `memory:`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass torture --store sqlite:/tmp/torture.db --seconds 60
+  windlass torture --store postgres://postgres@127.0.0.1:5432/postgres --server-dir DIR -o json")]
 pub(crate) struct Arguments {
-    /// The store: sqlite:PATH (a file without jobs), postgres://… (a schema of its own is made) or memory:
-    #[arg(long, env = "WINDLASS_STORE")]
-    store: String,
     /// How long to inject faults; what is left to do then still takes some seconds
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -54,10 +57,11 @@ enum Output {
     Json,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
+    let store = reach.store_url("torture")?;
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let settings = Settings {
-        store: arguments.store,
+        store,
         length: Duration::from_secs(arguments.seconds.clamp(2, 24 * 3600)),
         workers: arguments.workers.clamp(1, 64),
         seed,
@@ -66,14 +70,16 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         history: arguments.history,
         program: std::env::current_exe()?,
     };
-    say(&format!("seed {seed}"));
+    say(format!("seed {seed}"));
     let terminal = std::io::stderr().is_terminal();
     let outcome = if settings.store.starts_with("memory:") {
         in_process(&settings).await?
     } else {
         tokio::select! {
             outcome = torture::run(&settings, |progress| if terminal { show(progress) }) => outcome?,
-            _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted; the processes of the run are gone"),
+            _ = tokio::signal::ctrl_c() => {
+                return Err(End::new(Exit::Interrupted, "interrupted; the processes of the run are gone").into());
+            }
         }
     };
     if terminal {
@@ -88,24 +94,15 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         say(failed);
     }
     if let Some(folder) = &outcome.folder {
-        say(&format!("histories are in {}", folder.display()));
+        say(format!("histories are in {}", folder.display()));
     }
     let wrong = outcome.violations.len() + outcome.failed.len();
     anyhow::ensure!(wrong == 0, "torture found {wrong} things that must not be");
     if !outcome.report.valid {
-        return Err(TooLittle.into());
+        let end = End::new(Exit::ProvedNothing, "the torture run did too little to prove anything");
+        return Err(end.advise("let it run longer, or on a machine that is less busy").into());
     }
     Ok(())
-}
-
-/// A run that is not green although nothing was found.
-#[derive(Debug, thiserror::Error)]
-#[error("the torture run did too little to prove anything")]
-struct TooLittle;
-
-/// The exit code of a command that ended with this error.
-pub(super) fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<TooLittle>() { INVALID } else { 1 }
 }
 
 /// A store in memory belongs to one process, so everybody is in it.
@@ -124,12 +121,6 @@ async fn in_process(settings: &Settings) -> anyhow::Result<torture::Outcome> {
     let mut report = Report::new(settings.seed, "memory", &lines, &dump, &violations, &Least::default());
     (report.seconds, report.drain_seconds) = (settings.length.as_secs_f64(), drain.as_secs_f64());
     Ok(torture::Outcome { report, violations, lines, folder: None, failed: Vec::new() })
-}
-
-/// Everything but the report goes to standard error.
-fn say(text: &str) {
-    // Nothing is left to do when it is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn show(progress: Progress) {
@@ -174,12 +165,12 @@ fn print(report: &Report) {
 fn tell(violations: &[Violation], lines: &[Line]) {
     for Violation { invariant, job, what } in violations.iter().take(TOLD_MAX) {
         let job = job.map(|job| format!("job {job} ")).unwrap_or_default();
-        say(&format!("{invariant}: {job}{what}"));
+        say(format!("{invariant}: {job}{what}"));
     }
     if violations.len() > TOLD_MAX {
-        say(&format!("and {} more", violations.len() - TOLD_MAX));
+        say(format!("and {} more", violations.len() - TOLD_MAX));
     }
     for line in evidence(lines, violations) {
-        say(&line);
+        say(line);
     }
 }

@@ -3,6 +3,7 @@
 use std::future::{Future, IntoFuture};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Client;
@@ -10,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::job::WorkflowId;
 use crate::job::{DependencyKind, DependsOn, IntoNewJob, JobId, JobSpec, NewJob, Priority, RetryPolicy, Scope};
 use crate::observe;
-use crate::store::{Inserted, InsertedJob};
+use crate::store::{InTx, Inserted, InsertedJob};
 use crate::time::Timestamp;
 use crate::workflow::{Step, Submission, Workflow};
 
@@ -36,18 +37,15 @@ impl Client {
         Enqueue { client: self, job: job.into_new_job() }
     }
 
-    /// Enqueues up to 10,000 jobs, all or none; gives what became of each, in order.
-    pub async fn enqueue_all<J: IntoNewJob>(&self, jobs: impl IntoIterator<Item = J>) -> Result<Vec<InsertedJob>> {
+    /// Enqueues up to 10,000 jobs, all or none; gives what became of each, in order. Nothing happens until it is awaited.
+    pub fn enqueue_all<J: IntoNewJob>(&self, jobs: impl IntoIterator<Item = J>) -> EnqueueAll<'_> {
         let checked: Result<Vec<JobSpec>> = jobs.into_iter().map(|job| self.check_job(job.into_new_job()?)).collect();
-        Ok(self.submit(Submission::new(checked?)?).await?.jobs)
+        EnqueueAll { client: self, submission: checked.and_then(Submission::new) }
     }
 
-    /// Starts a workflow: all of its jobs, or none.
-    pub async fn start(&self, workflow: Workflow) -> Result<Started> {
-        let submission = workflow.check(&self.inner.limits, &self.inner.policies)?;
-        let inserted = self.submit(submission).await?;
-        let id = inserted.workflow.expect("a store answers a workflow with its id");
-        Ok(Started { id, jobs: inserted.jobs })
+    /// Starts a workflow: all of its jobs, or none. Nothing happens until it is awaited.
+    pub fn start(&self, workflow: Workflow) -> Start<'_> {
+        Start { client: self, submission: workflow.check(&self.inner.limits, &self.inner.policies) }
     }
 
     /// Checks a job under this client's limits and policies.
@@ -94,7 +92,32 @@ impl<'a> Enqueue<'a> {
         self
     }
 
-    /// The checked job, for stores that enqueue in the caller's own transaction.
+    /// Enqueues in the caller's own transaction on the same database: the job exists once that commits, and only then
+    /// (rule X1).
+    ///
+    /// To be awaited where the driver's calls are: with tokio-postgres and sqlx, but not with rusqlite. Hooks and metrics
+    /// of enqueues hear nothing of it, since the commit decides.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # fn order(client: windlass::Client, mut database: rusqlite::Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use rusqlite::TransactionBehavior;
+    /// use windlass::{NewJob, Payload};
+    ///
+    /// let tx = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// tx.execute("insert into orders (number) values (42)", [])?;
+    /// client.enqueue(NewJob::new("charge", Payload::json(&42)?)).in_tx(&tx)?;
+    /// tx.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_tx<'t, X: InTx<'t>>(self, tx: X) -> X::Answer<InsertedJob> {
+        let store = Arc::clone(self.client.store());
+        let submission = self.check().and_then(|spec| Submission::new(vec![spec]));
+        tx.enqueue(store, submission, |inserted| Ok(only(&inserted?)))
+    }
+
+    /// The checked job, as stores take it.
     pub fn check(self) -> Result<JobSpec> {
         self.client.check_job(self.job?)
     }
@@ -188,8 +211,64 @@ impl<'a> IntoFuture for Enqueue<'a> {
         Box::pin(async move {
             let client = self.client;
             let submission = Submission::new(vec![self.check()?])?;
-            let inserted = client.submit(submission).await?;
-            Ok(*inserted.jobs.first().expect("a store answers for each job"))
+            Ok(only(&client.submit(submission).await?))
         })
     }
+}
+
+fn only(inserted: &Inserted) -> InsertedJob {
+    *inserted.jobs.first().expect("a store answers for each job")
+}
+
+/// Jobs on their way into the store together: await it, or put it into a transaction.
+#[derive(Debug)]
+#[must_use = "nothing is enqueued until this is awaited"]
+pub struct EnqueueAll<'a> {
+    client: &'a Client,
+    submission: Result<Submission>,
+}
+
+impl EnqueueAll<'_> {
+    /// Enqueues in the caller's own transaction, as [`Enqueue::in_tx`] does.
+    pub fn in_tx<'t, X: InTx<'t>>(self, tx: X) -> X::Answer<Vec<InsertedJob>> {
+        tx.enqueue(Arc::clone(self.client.store()), self.submission, |inserted| Ok(inserted?.jobs))
+    }
+}
+
+impl<'a> IntoFuture for EnqueueAll<'a> {
+    type Output = Result<Vec<InsertedJob>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.client.submit(self.submission?).await?.jobs) })
+    }
+}
+
+/// A workflow on its way into the store: await it, or put it into a transaction.
+#[derive(Debug)]
+#[must_use = "nothing is started until this is awaited"]
+pub struct Start<'a> {
+    client: &'a Client,
+    submission: Result<Submission>,
+}
+
+impl Start<'_> {
+    /// Starts it in the caller's own transaction, as [`Enqueue::in_tx`] does.
+    pub fn in_tx<'t, X: InTx<'t>>(self, tx: X) -> X::Answer<Started> {
+        tx.enqueue(Arc::clone(self.client.store()), self.submission, |inserted| Ok(started(inserted?)))
+    }
+}
+
+impl<'a> IntoFuture for Start<'a> {
+    type Output = Result<Started>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(started(self.client.submit(self.submission?).await?)) })
+    }
+}
+
+fn started(inserted: Inserted) -> Started {
+    let id = inserted.workflow.expect("a store answers a workflow with its id");
+    Started { id, jobs: inserted.jobs }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use enqueue::{Enqueue, Started};
+pub use enqueue::{Enqueue, EnqueueAll, Start, Started};
 pub use operate::Operate;
 pub use schedules::Schedule;
 pub use wait::Events;

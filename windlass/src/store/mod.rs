@@ -8,6 +8,7 @@
 pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod in_tx;
 pub mod memory;
 mod open;
 #[cfg(feature = "postgres")]
@@ -16,6 +17,7 @@ pub mod request;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 pub use answer::*;
+pub use in_tx::InTx;
 pub use memory::MemoryStore;
 pub use open::{open, redacted};
 #[cfg(feature = "postgres")]
@@ -45,7 +48,7 @@ use crate::workflow::{Submission, WorkflowRecord};
 /// Every method is one transaction: it happens whole or not at all, and what it acknowledged stays. Methods may be
 /// called from any number of tasks at once. Dropping a call's future may leave it done or undone, never half-done.
 #[async_trait]
-pub trait Store: Send + Sync + fmt::Debug + 'static {
+pub trait Store: Any + Send + Sync + fmt::Debug {
     /// What kind of store this is, for logs: `memory`, `sqlite`, `postgres`.
     fn kind(&self) -> &'static str;
 

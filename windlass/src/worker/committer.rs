@@ -169,7 +169,7 @@ async fn refail(shared: &Shared, attempt: &Arc<Attempt>, error: Error) {
     }
 }
 
-fn count(shared: &Shared, attempt: &Attempt, outcome: Outcome) {
+pub(super) fn count(shared: &Shared, attempt: &Attempt, outcome: Outcome) {
     let tally = &shared.tally;
     tally.settled.fetch_add(1, Ordering::Relaxed);
     match outcome {

@@ -7,7 +7,7 @@ use std::any::TypeId;
 use std::fmt;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use crate::job::{
     AttemptId, CancelAsked, DependencyKind, DependsOn, IntoNewJob, JobId, JobRecord, JobSpec, Lease, LeaseKey, Payload,
     Progress, SPAWN_MAX, Settlement,
 };
-use crate::store::{Claimed, Filter, PAGE_MAX, Save};
+use crate::store::{Claimed, Filter, InTx, PAGE_MAX, Save, Settled};
 
 /// What handlers get beside their job: the worker's state, and the attempt they run as.
 pub struct Context<S = ()> {
@@ -114,6 +114,8 @@ pub struct Attempt {
     cancel: OnceLock<CancelAsked>,
     children: Mutex<Vec<JobSpec>>,
     checkpoint: Mutex<Option<Bytes>>,
+    /// Whether a transaction of the handler's own may hold, or have written, the completion.
+    in_tx: Arc<AtomicBool>,
 }
 
 /// Where the monotonic clock of this process is counted from.
@@ -152,6 +154,7 @@ impl Attempt {
             cancel: OnceLock::new(),
             children: Mutex::new(Vec::new()),
             checkpoint: Mutex::new(checkpoint),
+            in_tx: Arc::new(AtomicBool::new(false)),
             job,
         }
     }
@@ -277,6 +280,10 @@ impl Attempt {
     }
 
     async fn save(&self, save: Save) -> Result<()> {
+        if self.is_in_tx() {
+            // The transaction holds the job, so this would wait for its end, and the handler for this.
+            return Err(Error::Conflict(format!("job {} was completed in a transaction", self.job.id)));
+        }
         let mut answers = self.around.client.store().save(&[save]).await?;
         match answers.pop() {
             Some(Err(stale)) => Err(Error::StaleLease { job: self.job.id, stale }),
@@ -298,14 +305,51 @@ impl Attempt {
         Ok(children.len() - 1)
     }
 
-    /// The completion of this job, to be written in a transaction of the handler's own (rule X2).
+    /// Completes this job in a transaction of the handler's own, fenced by its lease (rule X2): the handler's rows and the
+    /// completion commit together, or neither does.
     ///
-    /// Afterwards the handler returns the same result, which then counts as already applied. If the transaction is
-    /// rolled back nothing has happened, and the handler fails as usual.
+    /// To be awaited where the driver's calls are: with tokio-postgres and sqlx, but not with rusqlite. After the commit
+    /// the handler returns; what it returns no longer matters. If the transaction is not committed nothing has happened:
+    /// the handler may try again in another one, or fail as usual, and if it returns success all the same, that counts as
+    /// a temporary failure with the code `not_committed`. [`Error::StaleLease`] says that somebody else has the job by
+    /// now: roll back.
+    ///
+    /// Heartbeats stop meanwhile, since the open transaction holds the job; keep it shorter than the lease time.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "postgres")] mod example {
+    /// # use windlass::{Context, Failure};
+    /// # struct Charge;
+    /// async fn charge(_: Charge, cx: Context<tokio::sync::Mutex<tokio_postgres::Client>>) -> Result<(), Failure> {
+    ///     let mut database = cx.state.lock().await;
+    ///     let tx = database.transaction().await?;
+    ///     tx.execute("insert into charges (job) values ($1)", &[&cx.id().as_uuid()]).await?;
+    ///     cx.complete_in_tx(&tx, &()).await?;
+    ///     tx.commit().await?;
+    ///     Ok(())
+    /// }
+    /// # }
+    /// ```
+    pub fn complete_in_tx<'t, X: InTx<'t>, T: Serialize + 'static>(&self, tx: X, result: &T) -> X::Answer<()> {
+        let (store, job, in_tx) = (Arc::clone(self.around.client.store()), self.job.id, Arc::clone(&self.in_tx));
+        tx.settle(store, self.completion(result), move |settled| {
+            let answer = match settled {
+                Ok(Settled::Applied(_) | Settled::AlreadyApplied) => return Ok(()),
+                Ok(Settled::Stale(stale)) => Error::StaleLease { job, stale },
+                Ok(Settled::Refused(error)) | Err(error) => error,
+            };
+            in_tx.store(false, Ordering::SeqCst);
+            Err(answer)
+        })
+    }
+
+    /// The completion of this job, for whoever writes it to the store in a way of their own: as
+    /// [`complete_in_tx`](Self::complete_in_tx), which does this.
     pub fn completion<T: Serialize + 'static>(&self, result: &T) -> Result<Settlement> {
         let result = if TypeId::of::<T>() == TypeId::of::<()>() { None } else { Some(Payload::json(result)?) };
         let settlement = self.lease_again().complete(result).spawn(lock(&self.children).clone())?;
         settlement.check(self.around.client.limits_in_force())?;
+        self.in_tx.store(true, Ordering::SeqCst);
         Ok(settlement)
     }
 
@@ -405,8 +449,19 @@ impl Attempt {
         lock(&self.lease).take()
     }
 
+    /// Whether nobody need stop the handler for want of a lease.
     pub(super) fn is_decided(&self) -> bool {
-        lock(&self.lease).is_none()
+        self.is_in_tx() || lock(&self.lease).is_none()
+    }
+
+    /// Whether a transaction of the handler's own may hold, or have written, the completion.
+    pub(super) fn is_in_tx(&self) -> bool {
+        self.in_tx.load(Ordering::SeqCst)
+    }
+
+    /// That transaction has come to nothing.
+    pub(super) fn leave_tx(&self) {
+        self.in_tx.store(false, Ordering::SeqCst);
     }
 
     /// A lease to decide with once more; the store takes one decision at most.

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::fetcher::attempt_of;
 use super::rotation::{Rotation, Wish};
+use super::runner::AfterTx;
 use super::shared::Shared;
 use super::{Worker, runner, schedules, upkeep};
 use crate::error::{Error, Result};
@@ -113,6 +114,17 @@ impl<S> Worker<S> {
         if self.crash.happens(CrashPoint::Handled) {
             return Ok(true);
         }
+        let ended = match runner::after_tx(shared, &attempt, ended).await {
+            AfterTx::Undecided(ended) => ended,
+            AfterTx::Completed => {
+                drained.completed += 1;
+                return Ok(false);
+            }
+            AfterTx::Gone => {
+                drained.stale += 1;
+                return Ok(false);
+            }
+        };
         let Some(settlement) = runner::decide(shared, &attempt, ended) else { return Ok(false) };
         let mut outcome = settlement.outcome();
         let mut answer = shared.store().settle(&[settlement]).await?.pop();
@@ -167,7 +179,7 @@ async fn claim_one(shared: &Shared, rotation: &mut Rotation) -> Result<Option<Cl
     }
     let request = ClaimRequest {
         queues: order.into_iter().map(|queue| (shared.queues[queue].name.clone(), 1)).collect(),
-        types: Some(shared.types.clone()),
+        types: shared.types.clone(),
         limit: 1,
         lease_time: Some(shared.settings.lease_time),
         worker: shared.id.clone(),

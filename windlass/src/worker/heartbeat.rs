@@ -94,7 +94,9 @@ fn soonest_fence(shared: &Shared) -> Option<Instant> {
 
 /// One heartbeat for every lease held; says whether the store answered.
 async fn beat(shared: &Shared, store: &dyn Store) -> bool {
-    let held = shared.held.all();
+    let mut held = shared.held.all();
+    // A transaction of the handler's own holds such a job: a heartbeat would wait for its end, and all others with it.
+    held.retain(|attempt| !attempt.is_in_tx());
     let mut answered = true;
     for some in held.chunks(CALL_MAX) {
         answered &= beat_some(shared, store, some).await;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
-use super::committer::Decided;
+use super::committer::{self, Decided};
 use super::context::{Attempt, Order};
 use super::handler::{HandlerResult, Unpanicked};
 use super::middleware::Next;
 use super::shared::{Shared, Slot};
-use crate::job::{CODE_EXECUTION_TIMEOUT, Category, Failure, Lease, Payload, Settlement};
+use crate::job::{CODE_EXECUTION_TIMEOUT, Category, Failure, Lease, Outcome, Payload, Settlement, State};
 
 /// How long a handler whose time is up may take to notice (rule T1).
 pub(super) const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
@@ -35,9 +35,20 @@ pub(super) enum Ended {
     Silent,
 }
 
+/// What is left of a run whose handler may have completed its job in a transaction of its own.
+pub(super) enum AfterTx {
+    /// It did not: somebody has to decide.
+    Undecided(Ended),
+    /// It did.
+    Completed,
+    /// The job is no longer this run's, or nobody knows: then its lease expires.
+    Gone,
+}
+
 /// Runs a claimed job, hands the decision to the committer, and only then gives the slot back.
 pub(super) async fn run(mut slot: Slot, committer: mpsc::Sender<Decided>) {
     let ended = execute(&slot.shared, &slot.attempt).await;
+    let AfterTx::Undecided(ended) = after_tx(&slot.shared, &slot.attempt, ended).await else { return };
     if let Some(settlement) = decide(&slot.shared, &slot.attempt, ended) {
         let attempt = Arc::clone(&slot.attempt);
         slot.handed_over = committer.send(Decided { settlement, attempt }).await.is_ok();
@@ -126,6 +137,45 @@ async fn dropped(attempt: &Attempt) -> Order {
         }
         changed.await;
     }
+}
+
+/// Looks whether the handler's own transaction, if it completed the job in one, was committed (rule X2).
+pub(super) async fn after_tx(shared: &Shared, attempt: &Attempt, ended: Ended) -> AfterTx {
+    if !attempt.is_in_tx() || matches!(ended, Ended::Silent) {
+        return AfterTx::Undecided(ended);
+    }
+    let found = shared.store().find(&[attempt.id()]).await;
+    let state = match found.map(|mut jobs| jobs.pop().flatten()) {
+        // One that is pruned already had ended.
+        Ok(None) => State::Completed,
+        Ok(Some(job)) if job.lease_version == attempt.lease_version() => job.state,
+        Ok(Some(_)) => return AfterTx::Gone,
+        Err(error) => {
+            tracing::warn!(?attempt, %error, "cannot see whether the handler's transaction was committed");
+            return AfterTx::Gone;
+        }
+    };
+    match (state, ended) {
+        (State::Completed, _) => {
+            committer::count(shared, attempt, Outcome::Completed);
+            shared.hooks.tell_settled(attempt, Outcome::Completed, State::Completed);
+            AfterTx::Completed
+        }
+        (State::Running, ended) => {
+            attempt.leave_tx();
+            AfterTx::Undecided(match ended {
+                Ended::Finished(Ok(_)) => Ended::Finished(Err(not_committed())),
+                ended => ended,
+            })
+        }
+        _ => AfterTx::Gone,
+    }
+}
+
+/// Success without the transaction it was part of is none.
+fn not_committed() -> Failure {
+    let message = "the handler succeeded, but the transaction in which it completed the job was not committed";
+    Failure::new(Category::Temporary, Some("not_committed".to_owned()), message)
 }
 
 /// Turns the end of a run into a settlement; `None` when there is nothing to say, or it was said elsewhere.

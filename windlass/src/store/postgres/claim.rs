@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Row;
-
 use super::Inner;
 use super::fault::Fault;
 use super::floors::Floor;
 use super::lanes::Lane;
 use super::link::Link;
+use super::row::Row;
 use super::rows;
 use crate::job::{Lease, QueueName, WorkerId};
 use crate::store::answer::Claimed;

@@ -17,6 +17,9 @@ pub(super) enum Fault {
     Pool(PoolError),
     /// The server or the connection failed.
     Database(tokio_postgres::Error),
+    /// The user's own driver failed: the server's code if it has one, and words.
+    #[allow(dead_code, reason = "only adapters of other drivers make it")]
+    Users { code: Option<String>, problem: String, source: Box<dyn std::error::Error + Send + Sync> },
     /// The library's own answer.
     Said(Error),
     /// Somebody else was quicker; everything must be looked at again.
@@ -70,7 +73,8 @@ impl Fault {
         let error = match self {
             Fault::Overtaken => return true,
             Fault::Database(error) => error,
-            Fault::Pool(_) | Fault::Said(_) => return false,
+            // Only the user can begin their transaction anew.
+            Fault::Pool(_) | Fault::Said(_) | Fault::Users { .. } => return false,
         };
         let races = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
         error.code().is_some_and(|code| races.contains(&code))
@@ -88,11 +92,17 @@ impl Fault {
             Fault::Database(error) => match error.code() {
                 // The server never answered, so it may have committed.
                 None => unavailable(attempted, false, problem(&error), error),
-                Some(code) => match classify(code) {
+                Some(code) => match classify(code.code()) {
                     Class::Unavailable { known } => unavailable(attempted, known, problem(&error), error),
                     Class::Broken => Error::store(attempted, error),
                 },
             },
+            Fault::Users { code, problem, source } => {
+                match code.map_or(Class::Unavailable { known: false }, |code| classify(&code)) {
+                    Class::Unavailable { known } => unavailable(attempted, known, problem, source),
+                    Class::Broken => Error::store(attempted, source),
+                }
+            }
         }
     }
 }
@@ -102,8 +112,8 @@ enum Class {
     Broken,
 }
 
-fn classify(code: &SqlState) -> Class {
-    match code.code() {
+fn classify(code: &str) -> Class {
+    match code {
         // Asked to go while it worked: whether the commit came first is not known.
         "57P01" | "57P02" | "57P03" | "57P05" => Class::Unavailable { known: false },
         // Cancelled by a timeout, lost against another, a read-only server, out of resources.

@@ -2,11 +2,11 @@
 //! it.
 //!
 //! ```no_run
-//! # async fn order(store: windlass::store::PostgresStore, mut client: tokio_postgres::Client,
-//! #     submission: windlass::workflow::Submission) -> Result<(), Box<dyn std::error::Error>> {
-//! let tx = client.transaction().await?;
+//! # async fn order(client: windlass::Client, mut database: tokio_postgres::Client, job: windlass::NewJob)
+//! #     -> Result<(), Box<dyn std::error::Error>> {
+//! let tx = database.transaction().await?;
 //! tx.execute("insert into orders (id) values ($1)", &[&42]).await?;
-//! store.enqueue_in_tx(&tx, &submission).await?;
+//! client.enqueue(job).in_tx(&tx).await?;
 //! tx.commit().await?;
 //! # Ok(())
 //! # }
@@ -15,8 +15,12 @@
 //! With any other driver or language, and from psql, call the function that the schema brings along:
 //! `select windlass.enqueue('mail.welcome', '{"user": 7}', queue => 'mail', delay => '5 minutes')`.
 //!
-//! Jobs enqueued so are found by polling, or by a wake-up if somebody calls [`PostgresStore::wake`] after the commit.
+//! Workers are woken by a notification that is part of the transaction, unless the store was opened
+//! [without notifications](super::PostgresOptions::without_notifications). What the SQL function enqueues is found by
+//! polling, or at once if somebody calls [`PostgresStore::wake`] after the commit.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio_postgres::Transaction;
@@ -24,12 +28,14 @@ use tokio_postgres::Transaction;
 use super::fault::Fault;
 use super::insert::{Columns, is_plain, resting_state};
 use super::keyed::is_keyed;
-use super::link::Link;
+use super::link::{Link, UsersTransaction};
 use super::unit::Unit;
-use super::{PostgresStore, rows};
+use super::{PostgresStore, listen, rows};
 use crate::error::{Error, Result};
-use crate::job::{JobId, QueueName, Settlement};
+use crate::job::{JobId, QueueName, Settlement, State};
+use crate::store::Store;
 use crate::store::answer::{Inserted, InsertedJob, Settled, Wake};
+use crate::store::in_tx::{InTx, store_of};
 use crate::workflow::Submission;
 
 impl PostgresStore {
@@ -39,16 +45,14 @@ impl PostgresStore {
     /// until the transaction is over: keep it short. A key that another open transaction took makes this one wait for
     /// it.
     pub async fn enqueue_in_tx(&self, transaction: &Transaction<'_>, submission: &Submission) -> Result<Inserted> {
-        let answer = self.enqueue_with(transaction, submission).await;
-        answer.map_err(|fault| fault.into_error("enqueue in a transaction"))
+        self.enqueue_in(transaction, submission).await
     }
 
     /// Settles in a transaction of the same database, fenced: business rows and completion commit together (rule X2).
     ///
     /// Anything but [`Settled::Applied`] means that nothing was written for the job; roll the transaction back.
     pub async fn settle_in_tx(&self, transaction: &Transaction<'_>, settlement: &Settlement) -> Result<Settled> {
-        let answer = self.settle_with(transaction, settlement).await;
-        answer.map_err(|fault| fault.into_error("settle in a transaction"))
+        self.settle_in(transaction, settlement).await
     }
 
     /// Tells waiting workers, here and elsewhere, that a queue may have a job: for after a commit.
@@ -56,7 +60,29 @@ impl PostgresStore {
         self.inner.hint(vec![Wake::Scheduled(queue.clone())]);
     }
 
-    async fn enqueue_with(&self, transaction: &Transaction<'_>, submission: &Submission) -> Result<Inserted, Fault> {
+    pub(super) async fn enqueue_in(
+        &self,
+        transaction: &dyn UsersTransaction,
+        submission: &Submission,
+    ) -> Result<Inserted> {
+        let answer = self.enqueue_with(transaction, submission).await;
+        answer.map_err(|fault| fault.into_error("enqueue in a transaction"))
+    }
+
+    pub(super) async fn settle_in(
+        &self,
+        transaction: &dyn UsersTransaction,
+        settlement: &Settlement,
+    ) -> Result<Settled> {
+        let answer = self.settle_with(transaction, settlement).await;
+        answer.map_err(|fault| fault.into_error("settle in a transaction"))
+    }
+
+    async fn enqueue_with(
+        &self,
+        transaction: &dyn UsersTransaction,
+        submission: &Submission,
+    ) -> Result<Inserted, Fault> {
         let inner = &self.inner;
         let users = Link::users(transaction, Arc::clone(&inner.schema));
         if is_plain(submission) || is_keyed(submission) {
@@ -65,44 +91,122 @@ impl PostgresStore {
             inner.lanes.ensure(&inner.link().await?, names).await?;
         }
         if is_plain(submission) {
-            let columns = Columns::of(submission.jobs().iter(), inner)?;
-            let rows = users.query(include_str!("sql/insert.sql"), &columns.with(&inner.given_time())).await?;
-            let Some(now) = rows.first().map(|row| rows::time(row.get(0))) else {
-                return Err(Error::invalid("run_at", "lies beyond the job's lifetime").into());
-            };
-            let jobs = submission.jobs().iter().zip(&columns.ids).map(|(spec, id)| InsertedJob {
-                id: JobId::from_uuid(*id),
-                existing: false,
-                state: Some(resting_state(spec, now)),
-                matches: true,
-            });
-            return Ok(Inserted { jobs: jobs.collect(), workflow: None });
+            let inserted = self.enqueue_plain(&users, submission).await?;
+            self.notify_at_commit(&users, scheduled(submission, &inserted)).await?;
+            return Ok(inserted);
         }
         if is_keyed(submission) {
             users.batch("savepoint windlass_keys").await?;
             let answer = inner.insert_keyed(&users, submission).await?;
-            if let Some((inserted, _)) = answer {
+            if let Some((inserted, hints)) = answer {
                 users.batch("release savepoint windlass_keys").await?;
+                self.notify_at_commit(&users, hints).await?;
                 return Ok(inserted);
             }
             users.batch("rollback to savepoint windlass_keys").await?;
         }
         let mut unit = Unit::begin(users, Arc::clone(inner)).await?;
         let answer = unit.insert(submission).await?;
-        unit.leave().await?;
+        let (users, hints) = unit.leave().await?;
+        self.notify_at_commit(&users, hints).await?;
         Ok(answer)
     }
 
-    async fn settle_with(&self, transaction: &Transaction<'_>, settlement: &Settlement) -> Result<Settled, Fault> {
+    async fn enqueue_plain(&self, users: &Link<'_>, submission: &Submission) -> Result<Inserted, Fault> {
+        let columns = Columns::of(submission.jobs().iter(), &self.inner)?;
+        let rows = users.query(include_str!("sql/insert.sql"), &columns.with(&self.inner.given_time())).await?;
+        let Some(now) = rows.first().map(|row| rows::time(row.get(0))) else {
+            return Err(Error::invalid("run_at", "lies beyond the job's lifetime").into());
+        };
+        let jobs = submission.jobs().iter().zip(&columns.ids).map(|(spec, id)| InsertedJob {
+            id: JobId::from_uuid(*id),
+            existing: false,
+            state: Some(resting_state(spec, now)),
+            matches: true,
+        });
+        Ok(Inserted { jobs: jobs.collect(), workflow: None })
+    }
+
+    async fn settle_with(&self, transaction: &dyn UsersTransaction, settlement: &Settlement) -> Result<Settled, Fault> {
         let inner = &self.inner;
         let users = Link::users(transaction, Arc::clone(&inner.schema));
-        let (mut answers, _) = inner.settle_on(&users, std::slice::from_ref(settlement)).await?;
+        let (mut answers, hints) = inner.settle_on(&users, std::slice::from_ref(settlement)).await?;
         if let Some(Some(answer)) = answers.pop() {
+            self.notify_at_commit(&users, hints).await?;
             return Ok(answer);
         }
         let mut unit = Unit::begin(users, Arc::clone(inner)).await?;
         let mut answers = unit.settle(&[settlement]).await?;
-        unit.leave().await?;
+        let (users, hints) = unit.leave().await?;
+        self.notify_at_commit(&users, hints).await?;
         Ok(answers.remove(0))
     }
+
+    /// Lets the commit tell everybody who listens, this process included. An ordinary enqueue notifies after its commit,
+    /// which is cheaper, but when that is only the user knows.
+    async fn notify_at_commit(&self, users: &Link<'_>, hints: Vec<Wake>) -> Result<(), Fault> {
+        if self.inner.spoken.is_none() || hints.is_empty() {
+            return Ok(());
+        }
+        let (channel, words) = (listen::channel(&self.inner.schema), listen::from_nobody(hints));
+        users.query(include_str!("sql/notify.sql"), &[&channel, &words]).await?;
+        Ok(())
+    }
+}
+
+/// What the jobs of a submission that can run at once are worth hinting at.
+fn scheduled(submission: &Submission, inserted: &Inserted) -> Vec<Wake> {
+    let mut hints = Vec::new();
+    for (spec, job) in submission.jobs().iter().zip(&inserted.jobs) {
+        let hint = Wake::Scheduled(spec.queue.clone());
+        if job.state == Some(State::Scheduled) && !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    hints
+}
+
+/// What a driver that is awaited gives.
+pub(super) type Awaited<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
+
+impl<'t> InTx<'t> for &'t Transaction<'_> {
+    type Answer<T: Send + 't> = Awaited<'t, T>;
+
+    fn enqueue<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        submission: Result<Submission>,
+        then: impl FnOnce(Result<Inserted>) -> Result<T> + Send + 't,
+    ) -> Awaited<'t, T> {
+        Box::pin(async move { then(enqueue_on(&store, self, submission).await) })
+    }
+
+    fn settle<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        settlement: Result<Settlement>,
+        then: impl FnOnce(Result<Settled>) -> Result<T> + Send + 't,
+    ) -> Awaited<'t, T> {
+        Box::pin(async move { then(settle_on(&store, self, settlement).await) })
+    }
+}
+
+/// Enqueues in a transaction of any driver.
+pub(super) async fn enqueue_on(
+    store: &Arc<dyn Store>,
+    transaction: &dyn UsersTransaction,
+    submission: Result<Submission>,
+) -> Result<Inserted> {
+    let store: &PostgresStore = store_of(store, "PostgreSQL")?;
+    store.enqueue_in(transaction, &submission?).await
+}
+
+/// Settles in a transaction of any driver.
+pub(super) async fn settle_on(
+    store: &Arc<dyn Store>,
+    transaction: &dyn UsersTransaction,
+    settlement: Result<Settlement>,
+) -> Result<Settled> {
+    let store: &PostgresStore = store_of(store, "PostgreSQL")?;
+    store.settle_in(transaction, &settlement?).await
 }

@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::insert::{Columns, is_flat, resting_state};
 use super::link::{Link, Parameter};
 use super::plan::Keys;
+use super::row::Row;
 use super::rows;
 use crate::job::{JobId, JobSpec, State};
 use crate::store::answer::{Inserted, InsertedJob, Wake};
@@ -107,7 +108,7 @@ impl Inner {
     async fn states(&self, link: &Link<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, State>, Fault> {
         let ids = ids.to_vec();
         let rows = link.query(include_str!("sql/state_find.sql"), &[&self.given_time(), &ids]).await?;
-        let state = |row: &tokio_postgres::Row| {
+        let state = |row: &Row| {
             let state = u8::try_from(row.get::<_, i16>(1)).ok().and_then(State::from_number)?;
             Some((row.get(0), state))
         };

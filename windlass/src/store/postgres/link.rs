@@ -6,12 +6,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use tokio_postgres::NoTls;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{NoTls, Row};
 
 use super::config::{PostgresOptions, SCHEMA_DEFAULT};
 use super::fault::Fault;
+use super::row::Row;
 use crate::error::{Error, Result};
 
 /// The store's own connections plan for tables that are empty at one moment and full at the next: index scans always,
@@ -50,6 +52,34 @@ pub(super) fn text<'a>(statement: &'a str, schema: &str) -> Cow<'a, str> {
     Cow::Owned(statement.replace("windlass.", &format!("{schema}.")))
 }
 
+/// The user's own transaction, whatever driver it is of.
+#[async_trait]
+pub(super) trait UsersTransaction: Send + Sync {
+    /// Runs a statement and gives its rows.
+    async fn query(&self, text: &str, parameters: &[Parameter<'_>]) -> std::result::Result<Vec<Row>, Fault>;
+
+    /// Runs a statement and gives how many rows it changed.
+    async fn execute(&self, text: &str, parameters: &[Parameter<'_>]) -> std::result::Result<u64, Fault>;
+
+    /// Runs text of several statements, without parameters.
+    async fn batch(&self, statements: &str) -> std::result::Result<(), Fault>;
+}
+
+#[async_trait]
+impl UsersTransaction for tokio_postgres::Transaction<'_> {
+    async fn query(&self, text: &str, parameters: &[Parameter<'_>]) -> std::result::Result<Vec<Row>, Fault> {
+        Ok(self.query(text, parameters).await?.into_iter().map(Row::Own).collect())
+    }
+
+    async fn execute(&self, text: &str, parameters: &[Parameter<'_>]) -> std::result::Result<u64, Fault> {
+        Ok(self.execute(text, parameters).await?)
+    }
+
+    async fn batch(&self, statements: &str) -> std::result::Result<(), Fault> {
+        Ok(self.batch_execute(statements).await?)
+    }
+}
+
 /// A connection to run statements on: one of the store's own, or the user's in their transaction.
 pub(super) struct Link<'a> {
     way: Way<'a>,
@@ -62,7 +92,7 @@ enum Way<'a> {
         object: Option<Box<Object>>,
         open: bool,
     },
-    Users(&'a tokio_postgres::Transaction<'a>),
+    Users(&'a dyn UsersTransaction),
 }
 
 impl<'a> Link<'a> {
@@ -70,7 +100,7 @@ impl<'a> Link<'a> {
         Link { way: Way::Own { object: Some(Box::new(object)), open: false }, schema }
     }
 
-    pub(super) fn users(transaction: &'a tokio_postgres::Transaction<'a>, schema: Arc<str>) -> Self {
+    pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
         Link { way: Way::Users(transaction), schema }
     }
 
@@ -84,9 +114,9 @@ impl<'a> Link<'a> {
             Way::Own { object, .. } => {
                 let client = object.as_ref().expect("a link has its connection until it is dropped");
                 let prepared = client.prepare_cached(&text).await?;
-                client.query(&prepared, parameters).await?
+                client.query(&prepared, parameters).await?.into_iter().map(Row::Own).collect()
             }
-            Way::Users(transaction) => transaction.query(text.as_ref(), parameters).await?,
+            Way::Users(transaction) => transaction.query(&text, parameters).await?,
         })
     }
 
@@ -102,7 +132,7 @@ impl<'a> Link<'a> {
                 let prepared = client.prepare_cached(&text).await?;
                 client.execute(&prepared, parameters).await?
             }
-            Way::Users(transaction) => transaction.execute(text.as_ref(), parameters).await?,
+            Way::Users(transaction) => transaction.execute(&text, parameters).await?,
         })
     }
 
@@ -116,7 +146,7 @@ impl<'a> Link<'a> {
                     .batch_execute(statements)
                     .await?;
             }
-            Way::Users(transaction) => transaction.batch_execute(statements).await?,
+            Way::Users(transaction) => transaction.batch(statements).await?,
         }
         Ok(())
     }

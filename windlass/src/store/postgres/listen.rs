@@ -26,6 +26,10 @@ const THROTTLE: Duration = Duration::from_millis(3);
 const BYTES_MAX: usize = 7000;
 /// Most ends told in one notification; whoever waits for one looks for itself soon.
 const ENDS_MAX: usize = 100;
+/// Stands where the sender's mark would.
+const NOBODY: &str = "-";
+/// Longest name of a channel, below what PostgreSQL keeps of one.
+const CHANNEL_BYTES_MAX: usize = 60;
 /// How long the ear waits for its own word.
 const TEST_WAIT: Duration = Duration::from_secs(3);
 /// How long the ear rests before it tries again to connect, at first and at most.
@@ -40,6 +44,18 @@ pub(super) struct Dial {
     pub(super) channel: String,
     /// Marks the notifications of this process, which has heard of them already.
     pub(super) own: String,
+}
+
+/// The channel of a schema.
+pub(super) fn channel(schema: &str) -> String {
+    format!("windlass_{schema}").chars().take(CHANNEL_BYTES_MAX).collect()
+}
+
+/// Hints as a notification that every process passes on, the sender's too.
+pub(super) fn from_nobody(hints: Vec<Wake>) -> String {
+    let mut words = BTreeSet::new();
+    add(&mut words, hints);
+    sentence(NOBODY, &words)
 }
 
 /// Sends hints until the store is dropped. Those that cannot be sent are lost, as they may be.
@@ -164,27 +180,43 @@ enum Ended {
     Cut,
 }
 
-async fn listen(dial: &Dial, store: &Weak<Inner>, away: &mut Duration) -> Ended {
-    let Ok((client, mut heard, task)) = open(dial).await else { return Ended::Cut };
-    let listen = format!("listen {}", dial.channel);
+/// Whether a word sent to oneself arrives.
+pub(super) async fn is_heard(dial: &Dial) -> Result<bool, tokio_postgres::Error> {
+    let (client, mut heard, task) = open(dial).await?;
+    let answer = test(dial, &client, &mut heard).await;
+    task.abort();
+    Ok(matches!(answer?, Tested::Heard))
+}
+
+enum Tested {
+    Heard,
+    /// It never came, though the connection stands.
+    Silent,
+    Cut,
+}
+
+/// Listens, sends itself a word and waits for it.
+async fn test(dial: &Dial, client: &Client, heard: &mut Heard) -> Result<Tested, tokio_postgres::Error> {
+    client.batch_execute(&format!("listen {}", dial.channel)).await?;
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&dial.channel, &dial.own];
-    if client.batch_execute(&listen).await.is_err()
-        || client.execute(include_str!("sql/notify.sql"), &parameters).await.is_err()
-    {
-        return Ended::Cut;
-    }
+    client.execute(include_str!("sql/notify.sql"), &parameters).await?;
     let own_word = async {
         while let Some(text) = heard.recv().await {
             if text == dial.own {
-                return true;
+                return Tested::Heard;
             }
         }
-        false
+        Tested::Cut
     };
-    match tokio::time::timeout(TEST_WAIT, own_word).await {
-        Ok(true) => {}
-        Ok(false) => return Ended::Cut,
-        Err(_) => return Ended::Pooled,
+    Ok(tokio::time::timeout(TEST_WAIT, own_word).await.unwrap_or(Tested::Silent))
+}
+
+async fn listen(dial: &Dial, store: &Weak<Inner>, away: &mut Duration) -> Ended {
+    let Ok((client, mut heard, task)) = open(dial).await else { return Ended::Cut };
+    match test(dial, &client, &mut heard).await {
+        Ok(Tested::Heard) => {}
+        Ok(Tested::Cut) | Err(_) => return Ended::Cut,
+        Ok(Tested::Silent) => return Ended::Pooled,
     }
     *away = AWAY_MIN;
     loop {

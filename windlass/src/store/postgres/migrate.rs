@@ -12,6 +12,9 @@ const STEPS: [&str; 4] = [
     include_str!("migrations/0004_enqueue.sql"),
 ];
 
+/// The newest step of the schema that this program can use.
+pub const SCHEMA_VERSION: usize = STEPS.len();
+
 /// The statements that make the schema, for teams that apply them with tools of their own.
 ///
 /// They suit a role that may create the schema; the role of the program needs only `usage` on it and on its sequences,

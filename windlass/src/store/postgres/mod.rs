@@ -26,6 +26,7 @@ mod migrate;
 mod operate;
 mod plan;
 mod read;
+mod row;
 mod rows;
 mod schedules;
 mod settle;
@@ -47,6 +48,7 @@ use self::fault::{Fault, Tries};
 use self::floors::Floors;
 use self::lanes::Lanes;
 use self::link::Link;
+pub use self::migrate::SCHEMA_VERSION;
 use super::answer::*;
 use super::request::*;
 use super::{Store, request};
@@ -131,12 +133,7 @@ impl PostgresStore {
         let (calls, waiting) = mpsc::unbounded_channel();
         tokio::spawn(insert::share(Arc::clone(&inner), waiting));
         if options.listen {
-            let dial = listen::Dial {
-                config: options.config.clone(),
-                tls: options.tls.clone(),
-                channel: format!("windlass_{}", options.schema).chars().take(60).collect(),
-                own: uuid::Uuid::new_v4().simple().to_string(),
-            };
+            let dial = dial(&options);
             tokio::spawn(listen::speak(dial.clone(), speech));
             tokio::spawn(listen::hear(dial, Arc::downgrade(&inner)));
         }
@@ -149,11 +146,31 @@ impl PostgresStore {
         Ok(migrate::sql(schema))
     }
 
+    /// The schema that holds the store.
+    pub fn schema(&self) -> &str {
+        &self.inner.schema
+    }
+
+    /// Whether notifications arrive; they do not behind a transaction pooler, and then jobs are found by polling.
+    pub async fn hears_notifications(&self) -> Result<bool> {
+        let heard = listen::is_heard(&dial(&self.options)).await;
+        heard.map_err(|error| Fault::from(error).into_error("listen for notifications"))
+    }
+
     /// Removes the schema and everything in it, for tests.
     pub async fn drop_schema(&self) -> Result<()> {
         let link = self.inner.link().await.map_err(|fault| fault.into_error("drop the schema"))?;
         let statement = format!("drop schema {} cascade", self.inner.schema);
         link.batch(&statement).await.map_err(|fault| fault.into_error("drop the schema"))
+    }
+}
+
+fn dial(options: &PostgresOptions) -> listen::Dial {
+    listen::Dial {
+        config: options.config.clone(),
+        tls: options.tls.clone(),
+        channel: listen::channel(&options.schema),
+        own: uuid::Uuid::new_v4().simple().to_string(),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
+use super::row::Row;
 use super::rows::{self, Entry};
 use crate::error::{Error, Result as Answer};
 use crate::job::{
@@ -107,12 +108,7 @@ async fn candidates(
 
 impl Inner {
     /// Rows of the view `record` as jobs.
-    pub(super) async fn entries(
-        &self,
-        link: &Link<'_>,
-        rows: &[tokio_postgres::Row],
-        now: Timestamp,
-    ) -> Result<Vec<Entry>, Fault> {
+    pub(super) async fn entries(&self, link: &Link<'_>, rows: &[Row], now: Timestamp) -> Result<Vec<Entry>, Fault> {
         let lanes: Vec<i32> = rows.iter().map(|row| row.get("lane")).collect();
         self.lanes.learn_lanes(link, &lanes).await?;
         rows.iter().map(|row| rows::entry(row, &self.lanes, now)).collect()
@@ -193,7 +189,7 @@ impl Inner {
         let link = self.link().await?;
         let (entry, _) = self.known(&link, id).await?;
         let rows = link.query(include_str!("sql/log_list.sql"), &[&entry.seq]).await?;
-        let line = |row: &tokio_postgres::Row| LogLine {
+        let line = |row: &Row| LogLine {
             attempt: AttemptId::of(id, u64::try_from(row.get::<_, i64>(0)).unwrap_or_default()),
             at: rows::time(row.get(1)),
             text: row.get(2),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::fault::Fault;
 use super::lanes::{Lane, Lanes};
+use super::row::Row;
 use crate::error::Error;
 use crate::job::{
     AttemptId, AttemptRecord, Category, Dependency, Failure, FailureRecord, Firing, JobId, JobOptions, JobRecord,

@@ -9,6 +9,7 @@ use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
 use super::read::numbered;
+use super::row::Row;
 use super::rows;
 use super::unit::{EVENT_ACCEPTED, EVENT_PENDING, EVENT_PRUNED};
 use crate::job::{QueueName, State, WorkerId, WorkflowId};
@@ -133,11 +134,7 @@ impl Inner {
         Ok(Page { items: self.workflow_records(&link, shown).await?, next })
     }
 
-    async fn workflow_records(
-        &self,
-        link: &Link<'_>,
-        rows: &[tokio_postgres::Row],
-    ) -> Result<Vec<WorkflowRecord>, Fault> {
+    async fn workflow_records(&self, link: &Link<'_>, rows: &[Row]) -> Result<Vec<WorkflowRecord>, Fault> {
         let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
         let counts = link.query(include_str!("sql/workflow_count.sql"), &[&self.given_time(), &ids]).await?;
         let mut states: HashMap<Uuid, [u64; 9]> = HashMap::new();
@@ -148,7 +145,7 @@ impl Inner {
                 *place = u64::try_from(count).unwrap_or_default();
             }
         }
-        let record = |row: &tokio_postgres::Row| {
+        let record = |row: &Row| {
             let id: Uuid = row.get(0);
             WorkflowRecord {
                 id: WorkflowId::from_uuid(id),
@@ -163,7 +160,7 @@ impl Inner {
 }
 
 /// The numbers of queues from rows that are ordered by queue.
-pub(super) fn tallies(rows: &[tokio_postgres::Row]) -> Result<Vec<Tally>, Fault> {
+pub(super) fn tallies(rows: &[Row]) -> Result<Vec<Tally>, Fault> {
     let mut tallies: Vec<Tally> = Vec::new();
     for row in rows {
         let name: &str = row.get(0);

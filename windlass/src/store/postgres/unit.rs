@@ -14,6 +14,7 @@ use super::Inner;
 use super::fault::Fault;
 use super::lanes::{self, Lane};
 use super::link::Link;
+use super::row::Row;
 use super::rows::{self, Entry};
 use crate::error::Error;
 use crate::job::{AttemptRecord, DependencyKind, JobId, JobType, LeaseToken, QueueName, State};
@@ -134,9 +135,11 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// Writes, and leaves the commit to the user whose transaction this is. Lanes it made are found again later.
-    pub(super) async fn leave(mut self) -> Result<(), Fault> {
-        self.flush().await
+    /// Writes, and leaves the commit to the user whose transaction this is, with the hints that go with it. Lanes it made
+    /// are found again later.
+    pub(super) async fn leave(mut self) -> Result<(Link<'a>, Vec<Wake>), Fault> {
+        self.flush().await?;
+        Ok((self.link, self.hints))
     }
 
     /// The number of a lane, which is made if there is none.
@@ -273,7 +276,7 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    fn keep_edges(&mut self, rows: &[tokio_postgres::Row]) {
+    fn keep_edges(&mut self, rows: &[Row]) {
         for row in rows {
             let edge: Edge = (row.get("parent"), row.get("child"), row.get("kind"));
             if !self.edges_dirty.contains(&edge) {

@@ -1,6 +1,7 @@
 //! Enqueue and complete inside the application's own transaction, on the application's own connection.
 //!
-//! Jobs then live in the application's own file, and commit or vanish with its rows (rules X1 and X2):
+//! Jobs then live in the application's own file, and commit or vanish with its rows (rules X1 and X2). Whoever has a
+//! [`Client`](crate::Client) on that file says `client.enqueue(job).in_tx(&tx)?`; without one:
 //!
 //! ```
 //! use windlass::store::sqlite::{in_tx, migrate};
@@ -26,14 +27,19 @@
 //! The file must have Windlass's tables: open a [`SqliteStore`](super::SqliteStore) on it once, or call
 //! [`migrate`](super::migrate). The clock must be the one that the stores on the file use.
 
-use rusqlite::Connection;
+use std::sync::Arc;
 
+use rusqlite::{Connection, Transaction};
+
+use super::SqliteStore;
 use super::fault::{Answer, Fault};
 use super::tx::{Names, Tx};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::job::{Lease, Payload, Settlement, State};
+use crate::store::Store;
 use crate::store::answer::{Inserted, Settled};
+use crate::store::in_tx::{InTx, store_of};
 use crate::workflow::Submission;
 
 /// Stores a submission in the transaction that is open on `conn` (rule X1).
@@ -76,4 +82,41 @@ fn run<T>(conn: &Connection, clock: &dyn Clock, write: impl FnOnce(&mut Tx<'_>) 
     // Stores on the file notice the commit by themselves.
     tx.finish()?;
     Ok(answer)
+}
+
+impl<'t> InTx<'t> for &'t Transaction<'_> {
+    type Answer<T: Send + 't> = Result<T>;
+
+    fn enqueue<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        submission: Result<Submission>,
+        then: impl FnOnce(Result<Inserted>) -> Result<T> + Send + 't,
+    ) -> Result<T> {
+        let clock = clock_for(&store, self);
+        then(clock.and_then(|clock| enqueue(self, clock, &submission?)))
+    }
+
+    fn settle<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        settlement: Result<Settlement>,
+        then: impl FnOnce(Result<Settled>) -> Result<T> + Send + 't,
+    ) -> Result<T> {
+        let clock = clock_for(&store, self);
+        then(clock.and_then(|clock| settle(self, clock, &settlement?)))
+    }
+}
+
+/// The clock of the store, which must be on the file of the connection.
+fn clock_for<'s>(store: &'s Arc<dyn Store>, conn: &Connection) -> Result<&'s dyn Clock> {
+    let store: &SqliteStore = store_of(store, "rusqlite")?;
+    let same = conn.path().is_some_and(|path| {
+        let (theirs, ours) = (std::fs::canonicalize(path), std::fs::canonicalize(store.path()));
+        matches!((theirs, ours), (Ok(theirs), Ok(ours)) if theirs == ours)
+    });
+    match same {
+        true => Ok(store.clock()),
+        false => Err(Error::invalid("transaction", "is on another file than the client's store")),
+    }
 }

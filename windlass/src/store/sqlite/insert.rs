@@ -11,7 +11,9 @@ use super::held::Hold;
 use super::rows::FLAG_CALLBACK;
 use super::tx::Tx;
 use crate::error::Error;
-use crate::job::{Dependency, DependsOn, Firing, JobId, JobOptions, JobSpec, Outcome, Priority, State, Timeouts, WorkflowId};
+use crate::job::{
+    Dependency, DependsOn, Firing, JobId, JobOptions, JobSpec, Outcome, Priority, State, Timeouts, WorkflowId,
+};
 use crate::store::answer::{Inserted, InsertedJob};
 use crate::store::new_workflow_id;
 use crate::time::Timestamp;

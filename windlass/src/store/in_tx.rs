@@ -1,0 +1,47 @@
+//! A transaction of the user's own, on the database that the store is in (section 12 of the contract).
+//!
+//! What is enqueued or settled in it commits or vanishes with it. [`InTx`] is what a driver's transaction must offer;
+//! users meet it as `client.enqueue(job).in_tx(&tx)` and `cx.complete_in_tx(&tx, &result)`. The drivers' sides are with
+//! the stores: `sqlite::in_tx` and `postgres::in_tx`.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::{Inserted, Settled, Store};
+use crate::error::{Error, Result};
+use crate::job::Settlement;
+use crate::workflow::Submission;
+
+/// A transaction that jobs can be written in.
+///
+/// Implemented for `&rusqlite::Transaction` (feature `sqlite`) and `&tokio_postgres::Transaction` (`postgres`); a store of
+/// another kind can add its own. What is passed in as an error is answered with it, so that everything can be checked
+/// before and told after.
+pub trait InTx<'t>: Sized {
+    /// What a call gives: a `Result` where the driver answers at once, a future of one where it is awaited.
+    type Answer<T: Send + 't>;
+
+    /// Stores a submission (rule X1), and gives what `then` makes of the answer.
+    fn enqueue<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        submission: Result<Submission>,
+        then: impl FnOnce(Result<Inserted>) -> Result<T> + Send + 't,
+    ) -> Self::Answer<T>;
+
+    /// Settles, fenced by the lease (rule X2), and gives what `then` makes of the answer.
+    fn settle<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        settlement: Result<Settlement>,
+        then: impl FnOnce(Result<Settled>) -> Result<T> + Send + 't,
+    ) -> Self::Answer<T>;
+}
+
+/// The store as what it is, which must be of the transaction's kind.
+pub fn store_of<'s, S: Store>(store: &'s Arc<dyn Store>, driver: &str) -> Result<&'s S> {
+    let any: &dyn Any = store.as_ref();
+    any.downcast_ref::<S>().ok_or_else(|| {
+        Error::invalid("transaction", format!("is one of {driver}, but the client's store is {}", store.kind()))
+    })
+}

@@ -1,0 +1,53 @@
+//! One row of an answer, whatever driver brought it.
+
+use std::sync::Arc;
+
+use tokio_postgres::types::{FromSql, Type};
+
+/// A row: of the store's own driver, or as another one received it.
+#[derive(Debug)]
+pub(super) enum Row {
+    Own(tokio_postgres::Row),
+    #[allow(dead_code, reason = "only adapters of other drivers make it")]
+    Received(Received),
+}
+
+/// The values as the server sent them, in its binary format.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) columns: Arc<[(String, Type)]>,
+    pub(super) values: Vec<Option<Vec<u8>>>,
+}
+
+/// Names a column, by number or by name.
+pub(super) trait Place: tokio_postgres::row::RowIndex + std::fmt::Display {
+    fn find(&self, columns: &[(String, Type)]) -> Option<usize>;
+}
+
+impl Place for usize {
+    fn find(&self, columns: &[(String, Type)]) -> Option<usize> {
+        Some(*self).filter(|place| *place < columns.len())
+    }
+}
+
+impl Place for &str {
+    fn find(&self, columns: &[(String, Type)]) -> Option<usize> {
+        columns.iter().position(|(name, _)| name == self)
+    }
+}
+
+impl Row {
+    /// A column's value. The statements are the store's own, so a column that is absent or of another type is a defect.
+    pub(super) fn get<'r, P: Place, T: FromSql<'r>>(&'r self, place: P) -> T {
+        match self {
+            Row::Own(row) => row.get(place),
+            Row::Received(row) => {
+                let number = place.find(&row.columns).unwrap_or_else(|| panic!("no column {place}"));
+                let (name, of) = &row.columns[number];
+                assert!(T::accepts(of), "column {name} is {of}");
+                let value = T::from_sql_nullable(of, row.values[number].as_deref());
+                value.unwrap_or_else(|error| panic!("cannot read column {name}: {error}"))
+            }
+        }
+    }
+}
