@@ -73,7 +73,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeBody
             let detail = "the body must be JSON, with the content type application/json";
             return Err(Refusal::new(Kind::UNSUPPORTED_MEDIA_TYPE, detail));
         }
-        parse(&bytes).map(MaybeBody)
+        parse::<Option<T>>(&bytes).map(|body| MaybeBody(body.unwrap_or_default()))
     }
 }
 
@@ -94,6 +94,10 @@ async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Refu
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    // The derived readers would take an array for an object, member by member.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Refusal::new(Kind::INVALID_BODY, "the body must be an object"));
+    }
     serde_json::from_slice(bytes).map_err(|error| Refusal::new(Kind::INVALID_BODY, error.to_string()))
 }
 

@@ -146,10 +146,10 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Stats(arguments) => stats::run(reach, arguments).await,
         Command::Store(arguments) => store::run(reach, arguments).await,
         Command::Top(arguments) => top::run(reach, arguments).await,
-        Command::DemoWorker(arguments) => run::demo_worker(arguments).await,
-        Command::Run(arguments) => run::run(arguments).await,
+        Command::DemoWorker(arguments) => run::demo_worker(reach, arguments).await,
+        Command::Run(arguments) => run::run(reach, arguments).await,
         Command::Token(command) => token::run(command),
-        Command::Worker(arguments) => worker::run(arguments).await,
+        Command::Worker(arguments) => worker::run(reach, arguments).await,
         Command::Torture(arguments) => torture::run(reach, arguments).await,
         Command::TortureProcess => crate::torture::process::main().await,
         Command::Version => {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use windlass::job::{AttemptRecord, JobRecord, LogLine, State};
 use windlass::schedule::{ScheduleRecord, Timing};
-use windlass::store::{QueueRecord, WorkerRecord};
+use windlass::store::{ActRecord, QueueRecord, WorkerRecord};
 use windlass::workflow::{WorkflowRecord, WorkflowState};
 use windlass::{JobType, Timestamp, job};
 
@@ -348,6 +348,31 @@ impl Row for WorkflowRecord {
 
     fn wire(&self) -> impl Serialize {
         wire::Workflow::from(self)
+    }
+}
+
+impl Row for ActRecord {
+    fn headings(_: bool) -> Vec<&'static str> {
+        vec!["AT", "BY", "ACT", "CHANGED", "TARGET", "REASON"]
+    }
+
+    fn cells(&self, wide: bool, now: Timestamp) -> Vec<Cell> {
+        vec![
+            time(Some(self.at), wide, now),
+            or_dash(self.by.as_ref()),
+            Cell::new(&self.act),
+            Cell::new(number(self.changed)),
+            Cell::new(&self.target),
+            or_dash(self.why.as_ref()),
+        ]
+    }
+
+    fn id(&self) -> String {
+        self.target.clone()
+    }
+
+    fn wire(&self) -> impl Serialize {
+        wire::RecordedAct::from(self)
     }
 }
 

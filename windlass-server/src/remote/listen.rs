@@ -70,7 +70,7 @@ async fn pass_on(inner: Weak<Inner>, mut stream: Option<Response>) {
             Some(stream) => Ok(stream),
             None => {
                 let Some(inner) = inner.upgrade() else { return };
-                HttpStore { inner }.open().await
+                HttpStore { inner, asks_for_upkeep: false }.open().await
             }
         };
         if let Ok(response) = opened {

@@ -28,6 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 #[derive(Clone)]
 pub struct HttpStore {
     inner: Arc<Inner>,
+    asks_for_upkeep: bool,
 }
 
 struct Inner {
@@ -54,7 +55,14 @@ impl HttpStore {
             .map_err(|error| Error::store("set up the HTTP client", error))?;
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
         let inner = Inner { base, token, http, wakes, listener: Mutex::new(None) };
-        Ok(HttpStore { inner: Arc::new(inner) })
+        Ok(HttpStore { inner: Arc::new(inner), asks_for_upkeep: true })
+    }
+
+    /// For workers: leaves upkeep to the server, which does it anyway and lets only an admin ask for it.
+    #[must_use]
+    pub fn leave_upkeep(mut self) -> Self {
+        self.asks_for_upkeep = false;
+        self
     }
 
     /// The server's URL, without a token.

@@ -102,6 +102,9 @@ impl Store for HttpStore {
     }
 
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
+        if !self.asks_for_upkeep {
+            return Ok(UpkeepReport::default());
+        }
         let call = self.write("do a step of upkeep", Method::POST, &["upkeep"]).json(&wire::Upkeep::from(request))?;
         let report: wire::UpkeepReport = call.answer().await?;
         Ok(report.into())

@@ -5,11 +5,11 @@ use utoipa::ToSchema;
 use windlass::store::{Retention as StoredRetention, Upkeep as StoredUpkeep, UpkeepReport as StoredReport};
 use windlass::{JobId, Timestamp, WorkflowId};
 
-use super::Limit;
 use super::job::{Attempt, Job, LogLine};
 use super::operate::{Action, Refused};
 use super::problem::Problem;
 use super::record::{Event, Queue, RecordedAct, Worker, Workflow};
+use super::{Limit, names};
 
 /// A page of a list.
 macro_rules! page {
@@ -92,7 +92,7 @@ list! {
 #[serde(deny_unknown_fields)]
 pub struct JobIds {
     /// The ids, up to 10,000.
-    #[schema(value_type = Vec<String>, max_items = 10000)]
+    #[schema(value_type = Vec<names::Id>, min_items = 1, max_items = 10000)]
     pub ids: Vec<JobId>,
 }
 
@@ -101,7 +101,7 @@ pub struct JobIds {
 #[serde(deny_unknown_fields)]
 pub struct WorkflowIds {
     /// The ids, up to 10,000.
-    #[schema(value_type = Vec<String>, max_items = 10000)]
+    #[schema(value_type = Vec<names::Id>, min_items = 1, max_items = 10000)]
     pub ids: Vec<WorkflowId>,
 }
 

@@ -21,10 +21,10 @@ pub(super) struct Data {
 
 /// Takes a payload apart. JSON with white space around it goes as base64, so that it comes back byte for byte.
 pub(super) fn split(payload: &Payload) -> Data {
-    if payload.is_json() {
-        if let Some(json) = json_of(payload.as_bytes()) {
-            return Data { json: Some(json), ..Data::default() };
-        }
+    if payload.is_json()
+        && let Some(json) = json_of(payload.as_bytes())
+    {
+        return Data { json: Some(json), ..Data::default() };
     }
     let content_type = Some(payload.content_type().to_owned());
     Data { base64: Some(STANDARD.encode(payload.as_bytes())), content_type, json: None }

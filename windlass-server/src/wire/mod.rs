@@ -21,6 +21,8 @@ mod problem;
 mod record;
 mod schedule;
 mod settle;
+#[cfg(test)]
+mod tests;
 
 pub use answer::*;
 pub use batch::*;

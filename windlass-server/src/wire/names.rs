@@ -2,6 +2,11 @@
 
 use utoipa::ToSchema;
 
+/// An identity.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = String, format = "uuid")]
+pub struct Id(pub String);
+
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, ToSchema)]
 #[schema(as = State, rename_all = "snake_case")]

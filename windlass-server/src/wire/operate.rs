@@ -124,7 +124,7 @@ pub struct Why {
 pub struct NewOperation {
     /// These jobs, up to 10,000; each that cannot is refused with its reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>, max_items = 10000)]
+    #[schema(value_type = Option<Vec<names::Id>>, max_items = 10000)]
     pub ids: Option<Vec<JobId>>,
     /// Those that match; whichever cannot are passed over. `{}` is all jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

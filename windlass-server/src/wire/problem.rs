@@ -237,24 +237,27 @@ impl Problem {
 
     /// The error that it was; `attempted` says what was being done.
     pub fn into_error(self, attempted: &str) -> Error {
-        let detail = self.detail.clone();
-        self.known_error().unwrap_or_else(|problem| match problem.status {
+        if let Some(error) = self.known_error() {
+            return error;
+        }
+        let Problem { detail, .. } = self;
+        match self.status {
             401 | 403 => Error::Unauthorized(detail),
             status @ (429 | 502..=504) => Error::StoreUnavailable {
                 attempted: attempted.to_owned(),
                 problem: format!("the server answered {status}: {detail}"),
-                known: status == 429 || problem.outcome == Some(Outcome::NotWritten),
+                known: status == 429 || self.outcome == Some(Outcome::NotWritten),
                 source: None,
             },
-            status if status < 500 => Error::invalid(field_name(problem.field.as_deref().unwrap_or("request")), detail),
+            status if status < 500 => Error::invalid(field_name(self.field.as_deref().unwrap_or("request")), detail),
             status => Error::store(attempted, format!("the server answered {status}: {detail}")),
-        })
+        }
     }
 
     /// The error of a slug that stands for one, if all of its members are there.
-    fn known_error(self) -> Result<Error, Self> {
+    fn known_error(&self) -> Option<Error> {
         let kind = Kind::ALL.iter().find(|kind| kind.slug == self.slug()).copied();
-        let known = kind.and_then(|kind| {
+        kind.and_then(|kind| {
             Some(match kind {
                 Kind::STALE_LEASE => Error::StaleLease { job: self.job?, stale: self.stale? },
                 Kind::NOT_FOUND => {
@@ -284,8 +287,7 @@ impl Problem {
                 }
                 _ => return None,
             })
-        });
-        known.ok_or(self)
+        })
     }
 }
 

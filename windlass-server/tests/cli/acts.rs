@@ -106,6 +106,8 @@ fn queues_are_paused_resumed_and_purged() {
         &["queues", "purge", "mail", "--yes"],
         &["queues", "purge", "mail", "--yes"],
         &["jobs", "get", "{pending}"],
+        &["store", "acts", "--limit", "3"],
+        &["store", "acts", "--limit", "1", "-o", "jsonl"],
         &["queues", "get", "nowhere"],
         &["queues", "pause", "no queue"],
     ]));

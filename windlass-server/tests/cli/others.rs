@@ -102,6 +102,47 @@ fn the_doctor_finds_what_is_wrong() {
 }
 
 #[test]
+fn a_worker_that_went_away_is_found() {
+    let mut bench = Bench::seeded();
+    let lost = bench.lose_a_lease();
+    let ran = bench.run(&["doctor"]);
+    let line = ran.stdout.lines().find(|line| line.contains("  leases  ")).expect("a finding").to_owned();
+    assert!(ran.code == 1 && line.starts_with("BAD") && line.contains(&lost), "{line}");
+    insta::assert_snapshot!(bench.told(&[&["jobs", "explain", "{lost}"]]));
+}
+
+/// A schema of its own in the database that `WINDLASS_TEST_POSTGRES` names.
+#[test]
+fn a_postgresql_store_is_operated_alike() {
+    let url = std::env::var("WINDLASS_TEST_POSTGRES");
+    let url = url.expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database; scripts/test starts one");
+    let schema = format!("cli_{}", uuid::Uuid::new_v4().simple());
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let url = format!("{url}{separator}schema={schema}");
+    let bench = Bench::empty();
+    let run = |arguments: &[&str]| bench.run(&[arguments, &["--store", &url][..]].concat());
+    let behind = run(&["enqueue", "t"]);
+    assert!(behind.code == 4 && behind.stderr.contains("store migrate"), "{behind:?}");
+    assert_eq!(run(&["store", "migrate"]).code, 0);
+    assert_eq!(run(&["enqueue", "t", "--delay", "1h"]).code, 0);
+    let cancelled = run(&["jobs", "cancel", "--all", "--yes", "-o", "json"]);
+    assert_eq!(cancelled.json()["changed"].as_u64(), Some(1), "{cancelled:?}");
+    let status = run(&["store", "status", "-o", "json"]);
+    assert_eq!(
+        (status.json()["kind"].as_str(), status.json()["totals"]["states"]["cancelled"].as_u64()),
+        (Some("postgres"), Some(1))
+    );
+    let doctor = run(&["doctor"]);
+    assert!(doctor.code == 0 && doctor.stdout.contains("notifications arrive"), "{doctor:?}");
+    assert_eq!((run(&["store", "check"]).code, run(&["store", "backup", "x.db"]).code), (0, 2));
+    let options = windlass::store::PostgresOptions::new(&url).expect("valid options");
+    crate::support::runtime().block_on(async {
+        let store = windlass::store::PostgresStore::with(options).await.expect("the store opens");
+        store.drop_schema().await.expect("dropped");
+    });
+}
+
+#[test]
 fn what_needs_no_store_needs_none() {
     let bench = Bench::empty();
     let version = bench.command(&["version"]).env_remove("WINDLASS_STORE").output().expect("it runs");

@@ -112,6 +112,23 @@ impl Bench {
         narrowed(&scrub(&text, &self.names))
     }
 
+    /// Stores a job whose worker went away an hour ago; gives its id.
+    pub(crate) fn lose_a_lease(&mut self) -> String {
+        let clock = ManualClock::at(SystemClock::default().now().minus(Duration::from_secs(3600)));
+        let store = SqliteOptions::new(self.path("jobs.db")).clock(clock).open().expect("the store opens");
+        let client = Client::with_store(std::sync::Arc::new(store));
+        let id = runtime().block_on(async {
+            let job = NewJob::new("import", Payload::default()).queue("lost");
+            let id = client.enqueue(job).await.expect("enqueued").id;
+            let worker = WorkerId::new("worker-gone").expect("a name");
+            let claimed = client.store().claim(&ClaimRequest::new(worker, name("lost"), 1)).await.expect("claimed");
+            assert_eq!(claimed.len(), 1);
+            id.to_string()
+        });
+        self.names.insert(id.clone(), "lost".to_owned());
+        id
+    }
+
     /// Says that a worker for these queues lives, now.
     pub(crate) fn announce(&self, queues: &[&str]) {
         let served = queues.iter().map(|queue| ServedQueue { queue: name(queue), slots: 4, busy: 1 });

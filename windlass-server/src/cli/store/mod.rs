@@ -8,13 +8,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use windlass::State;
 use windlass::store::postgres::SCHEMA_DEFAULT;
-use windlass::store::{Act, Filter, PostgresStore, redacted, sqlite};
+use windlass::store::{Act, Cursor, Filter, PostgresStore, redacted, sqlite};
 
 pub(crate) use self::status::{file_sizes, schema_version, size};
 use super::bulk::{self, HowArgs};
 use super::connect::{self, Missing, Reach};
 use super::exit::{End, Exit};
-use super::output::{Format, OutputArgs, say};
+use super::output::{Format, OutputArgs, PageArgs, say};
 use super::parse;
 use super::table::clean;
 use crate::wire;
@@ -30,6 +30,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List what operators did, newest first
+    #[command(after_help = "Example:\n  windlass store acts --limit 10")]
+    Acts {
+        #[command(flatten)]
+        page: PageArgs,
+    },
     /// Make the tables of a store, or bring them up to date
     #[command(after_help = "\
 No other command changes tables that are there. Workers that are older than the tables refuse the store.
@@ -91,6 +97,11 @@ enum Kind {
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     let output = &arguments.output;
     match arguments.command {
+        Command::Acts { page } => {
+            let session = reach.open(output).await?;
+            let next = async |limit: usize, after: Option<Cursor>| session.client.acts(limit, after.as_ref()).await;
+            session.out.pages(&page, "no operator has done anything yet", next).await
+        }
         Command::Migrate => migrate(reach).await,
         Command::Status => status::run(&reach.open(output).await?).await,
         Command::Sql { kind, schema } => {
