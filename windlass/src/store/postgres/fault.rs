@@ -18,7 +18,10 @@ pub(super) enum Fault {
     /// The server or the connection failed.
     Database(tokio_postgres::Error),
     /// The user's own driver failed: the server's code if it has one, and words.
-    #[allow(dead_code, reason = "only adapters of other drivers make it")]
+    #[cfg_attr(
+        not(any(feature = "sqlx-0_8", feature = "sqlx-0_9")),
+        allow(dead_code, reason = "only adapters of other drivers make it")
+    )]
     Users { code: Option<String>, problem: String, source: Box<dyn std::error::Error + Send + Sync> },
     /// The library's own answer.
     Said(Error),

@@ -31,6 +31,8 @@ mod rows;
 mod schedules;
 mod settle;
 mod small;
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+mod sqlx;
 mod tls;
 mod unit;
 mod upkeep;
