@@ -55,12 +55,13 @@ impl Kind {
     const fn every(self) -> f64 {
         match self {
             Kind::Kill | Kind::HoldLock => 1.2,
-            Kind::EndSessions => 1.0,
+            Kind::EndSessions => 1.3,
             Kind::Checkpoint => 2.0,
             Kind::Stall | Kind::HoldSnapshot => 2.5,
             Kind::Term => 4.0,
-            Kind::KillBackend | Kind::Command => 9.0,
-            Kind::KillServer => 14.0,
+            Kind::Command => 9.0,
+            Kind::KillBackend => 12.0,
+            Kind::KillServer => 18.0,
         }
     }
 

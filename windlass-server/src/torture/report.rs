@@ -12,7 +12,7 @@ use super::faults::Kind;
 use super::history::{Answer, Event, Lease, Line};
 
 /// How many jobs for each second a run must have had to count.
-pub const JOBS_PER_SECOND_MIN: f64 = 25.0;
+pub const JOBS_PER_SECOND_MIN: f64 = 20.0;
 /// How many lines of a history are shown.
 const LINES_SHOWN: usize = 60;
 

@@ -56,10 +56,10 @@ impl Server {
         self.ask(&format!("select pid from pg_stat_activity where application_name = '{name}' order by pid")).await
     }
 
-    /// Ends a third of the sessions of the run, or all; gives how many.
+    /// Ends a third of the sessions of the run, and now and then all; gives how many.
     pub(super) async fn end_sessions(&self, target: usize) -> anyhow::Result<usize> {
         let name = &self.application;
-        let chosen = if target.is_multiple_of(4) { "true".to_owned() } else { format!("pid % 3 = {}", target % 3) };
+        let chosen = if target.is_multiple_of(10) { "true".to_owned() } else { format!("pid % 3 = {}", target % 3) };
         let statement = format!(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = '{name}' and {chosen}"
         );

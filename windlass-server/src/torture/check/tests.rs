@@ -367,7 +367,7 @@ fn i9_nothing_dies_of_a_dependency_that_did_no_harm() {
 
 fn fired(number: u128, slot: i64, completed: i64) -> JobEnd {
     let firing = Some(("s".to_owned(), slot));
-    JobEnd { firing, created: slot, completed: Some(completed), ..JobEnd::new(job(number), State::Cancelled) }
+    JobEnd { firing, created: slot, ..ended(number, State::Failed, vec![attempt(1, slot, completed, Outcome::Failed)]) }
 }
 
 fn schedule() -> ScheduleEnd {
@@ -398,6 +398,16 @@ fn i10_firings_do_not_pile_up() {
     let mut delay = Book { schedules: vec![ScheduleEnd { after: Some(50), ..schedule() }], ..Book::default() };
     delay.end(fired(1, 100, 150)).end(fired(2, 200, 201)).finds(&[]);
     delay.end(fired(3, 250, 251)).finds(&[Invariant::Slot]);
+}
+
+#[test]
+fn i10_a_firing_that_saw_an_end_may_carry_an_earlier_time() {
+    // The second is stamped 300, sees that the first ended at 400, and runs at 500.
+    for (created, found) in [(300, &[][..]), (-6_000_000, &[Invariant::Slot][..])] {
+        let mut book = Book { schedules: vec![ScheduleEnd { no_overlap: true, ..schedule() }], ..Book::default() };
+        book.end(fired(1, 100, 400)).end(JobEnd { created, firing: Some(("s".into(), 300)), ..fired(2, 500, 600) });
+        book.finds(found);
+    }
 }
 
 #[test]
