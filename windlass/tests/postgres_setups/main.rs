@@ -2,6 +2,8 @@
 //!
 //! Each test has a schema of its own on the server that `WINDLASS_TEST_POSTGRES` names, or a private server.
 
+mod health;
+mod plans;
 mod pooler;
 mod roles;
 mod server;
