@@ -2,7 +2,8 @@
 //!
 //! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`),
 //! the server (`serve`) with its HTTP API (`api`), a store that is reached through it (`remote`), workers that run
-//! programs or call URLs (`exec`), and the JSON shapes that all of them speak (`wire`).
+//! programs or call URLs (`exec`), the JSON shapes that all of them speak (`wire`), and what shows that a store keeps its
+//! promises while everything around it fails (`torture`).
 
 pub mod api;
 pub mod cli;
@@ -10,4 +11,5 @@ pub mod exec;
 mod outgoing;
 pub mod remote;
 pub mod serve;
+pub mod torture;
 pub mod wire;

@@ -40,8 +40,9 @@
 //!
 //! # Features
 //!
-//! `sqlite`: jobs in a file, durable, nothing to install. `postgres`: many machines, one queue. `conformance`: the public
-//! suite, for a store of your own. The memory store is always there; it is for tests and forgets.
+//! `sqlite`: jobs in a file, durable, nothing to install. `postgres`: many machines, one queue. `sqlx-0_8` and `sqlx-0_9`:
+//! jobs in a transaction of your own sqlx. `opentelemetry`: a job continues the trace it was enqueued in. `conformance`: the public suite, for a store of your own. The memory store is
+//! always there; it is for tests and forgets.
 
 pub mod client;
 pub mod clock;

@@ -3,6 +3,8 @@
 //! Metrics go through the `metrics` facade: install a recorder before the first client or worker is made. Labels are
 //! queues, types, outcomes and reasons; ids and payloads never are (rule N6).
 
+pub(crate) mod trace;
+
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};

@@ -174,8 +174,11 @@ pub(crate) async fn on_all(
     if !how.dry_run && !how.yes {
         ask(verb, count, &filter)?;
     }
-    let asks = act == (Act::Cancel { force: false }) && filter.states.contains(&State::Running);
-    let remark = if asks { "; those that run were only asked to stop" } else { "" };
+    let remark = match act == (Act::Cancel { force: false }) && any_running(session, &filter).await? {
+        false => "",
+        true if how.dry_run => "; those that run would only be asked to stop",
+        true => "; those that run were only asked to stop",
+    };
     let began = Instant::now();
     let progress = bar(count, how.dry_run);
     let changed = steps(session, verb, act, filter, how, &progress).await;
@@ -188,6 +191,15 @@ pub(crate) async fn on_all(
         say(format!("{kept} passed over: another job that has not ended needs them, or they are gone already"));
     }
     Ok(())
+}
+
+/// Whether a running job matches.
+async fn any_running(session: &Session, filter: &Filter) -> windlass::Result<bool> {
+    if !filter.states.contains(&State::Running) {
+        return Ok(false);
+    }
+    let running = Filter { states: vec![State::Running], ..filter.clone() };
+    Ok(session.store().count(&running, 1).await? > 0)
 }
 
 async fn steps(

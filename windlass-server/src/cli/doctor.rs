@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use owo_colors::OwoColorize;
 use serde::Serialize;
+use windlass::schedule::ScheduleRecord;
 use windlass::store::{Filter, ListQuery, QueueRecord, WorkerRecord};
 use windlass::{Clock, State, SystemClock, Timestamp};
 
@@ -22,13 +23,15 @@ const CLOCK_APART: Duration = Duration::from_secs(2);
 const SLOW: Duration = Duration::from_millis(250);
 /// Upkeep runs about once a second.
 const UPKEEP_LATE: Duration = Duration::from_secs(10);
+/// A schedule that is later than this does not fire by itself.
+const FIRING_LATE: Duration = Duration::from_secs(60);
 /// A job that could have started this long ago is waiting for something.
 const WAITING_LONG: Duration = Duration::from_secs(300);
 /// A log that is longer than this is not being copied back.
 const LOG_BYTES_LONG: u64 = 256 << 20;
 /// Less free space than this runs out before somebody looks.
 const FREE_BYTES_LOW: u64 = 1 << 30;
-/// How many running jobs are looked at.
+/// How many running jobs and schedules are looked at.
 const LOOKED_AT: usize = 1000;
 
 /// What `windlass doctor` takes.
@@ -84,6 +87,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     let (queues, workers) = (session.client.queues().await?, session.client.workers().await?);
     findings.push(living(&workers));
     served(&queues, &workers, session.out.now, &mut findings);
+    schedules(&session, &mut findings).await?;
     dead(&queues, &mut findings);
     findings.extend(disk(&session.place));
     findings.extend(pooler(&session.place).await?);
@@ -211,6 +215,27 @@ fn served(queues: &[QueueRecord], workers: &[WorkerRecord], now: Timestamp, find
     if findings.len() == before {
         findings.push(Finding::good("queues", "every queue with ready jobs is served"));
     }
+}
+
+/// Schedules that should have fired long ago.
+async fn schedules(session: &Session, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
+    let first = session.client.schedules(None, LOOKED_AT).await?;
+    if first.is_empty() {
+        return Ok(());
+    }
+    let now = session.out.now;
+    let late = |schedule: &ScheduleRecord| schedule.next_at.is_some_and(|at| now.since(at) > FIRING_LATE);
+    let overdue: Vec<_> = first.iter().filter(|schedule| !schedule.paused && late(schedule)).collect();
+    findings.push(match overdue.first() {
+        None => Finding::good("schedules", "none is overdue"),
+        Some(one) => Finding::of(
+            Health::Bad,
+            "schedules",
+            format!("{} of them should have fired, such as {}", number(overdue.len() as u64), one.spec.name),
+            "nobody runs upkeep: start `windlass run` or a worker; what a schedule missed fires as it says",
+        ),
+    });
+    Ok(())
 }
 
 fn dead(queues: &[QueueRecord], findings: &mut Vec<Finding>) {

@@ -25,6 +25,8 @@ pub(crate) enum Exit {
     TimedOut = 7,
     /// A job that was waited for ended badly.
     EndedBadly = 8,
+    /// A check did too little to prove anything.
+    ProvedNothing = 9,
     /// Ctrl-C.
     Interrupted = 130,
 }

@@ -28,6 +28,7 @@ mod store;
 mod table;
 mod token;
 mod top;
+mod torture;
 mod wait;
 mod worker;
 mod workers;
@@ -42,7 +43,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[command(name = "windlass", version, about, propagate_version = true, max_term_width = 100, disable_help_flag = true)]
 #[command(after_help = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict or stale, 5 not allowed,
-  6 unreachable, 7 wait timed out, 8 waited for a job that ended badly, 130 interrupted.")]
+  6 unreachable, 7 wait timed out, 8 waited for a job that ended badly,
+  9 proved nothing, 130 interrupted.")]
 struct Cli {
     #[command(flatten)]
     reach: connect::Reach,
@@ -89,6 +91,11 @@ enum Command {
     Token(token::Command),
     /// Watch queues, workers and failures live
     Top(top::Arguments),
+    /// Kill and disturb everything around a store, and check that it keeps its promises
+    Torture(torture::Arguments),
+    /// One process of a torture run
+    #[command(hide = true)]
+    TortureProcess,
     /// Print the version
     Version,
     /// Run jobs with any program or URL
@@ -139,10 +146,12 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Stats(arguments) => stats::run(reach, arguments).await,
         Command::Store(arguments) => store::run(reach, arguments).await,
         Command::Top(arguments) => top::run(reach, arguments).await,
-        Command::DemoWorker(arguments) => run::demo_worker(arguments).await,
-        Command::Run(arguments) => run::run(arguments).await,
+        Command::DemoWorker(arguments) => run::demo_worker(reach, arguments).await,
+        Command::Run(arguments) => run::run(reach, arguments).await,
         Command::Token(command) => token::run(command),
-        Command::Worker(arguments) => worker::run(arguments).await,
+        Command::Worker(arguments) => worker::run(reach, arguments).await,
+        Command::Torture(arguments) => torture::run(reach, arguments).await,
+        Command::TortureProcess => crate::torture::process::main().await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));
             Ok(())

@@ -118,7 +118,10 @@ impl Out {
                 self.json(&Items { items })
             }
             Format::Jsonl | Format::Id => rows.iter().try_for_each(|row| self.one(row)),
-            Format::Table | Format::Wide if rows.is_empty() => Ok(say(nothing)),
+            Format::Table | Format::Wide if rows.is_empty() => {
+                say(nothing);
+                Ok(())
+            }
             Format::Table | Format::Wide => self.table(rows, true),
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::connect::Reach;
 use crate::serve::config::{Given, Settings};
 use crate::serve::logs::{self, Format, Level};
 use crate::serve::webhook::Secret;
@@ -18,9 +19,6 @@ pub(crate) struct Arguments {
     /// Which story the demonstration tells
     #[arg(long, requires = "demo", default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// The store: memory:, sqlite:PATH or postgres://… [default: sqlite:windlass.db]
-    #[arg(long, env = "WINDLASS_STORE", hide_env_values = true, value_name = "URL")]
-    store: Option<String>,
     /// The address to listen on [default: 127.0.0.1:7654, or the next free port]
     #[arg(long, env = "WINDLASS_LISTEN", value_name = "ADDRESS")]
     listen: Option<String>,
@@ -35,11 +33,12 @@ pub(crate) struct Arguments {
     log_level: Option<Level>,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     let usual = arguments.demo.then(|| demo::STORE.to_owned());
     let mut settings = Settings::new(Given {
         file: arguments.config,
-        store: arguments.store.or(usual),
+        // A server has no use for another one.
+        store: reach.place()?.store_url().map(str::to_owned).or(usual),
         listen: arguments.listen,
         log: arguments.log,
         level: arguments.log_level,
@@ -62,14 +61,11 @@ fn webhook_secrets() -> anyhow::Result<Vec<Secret>> {
 /// What the second worker process of a demonstration takes.
 #[derive(Debug, Args)]
 pub(crate) struct DemoWorker {
-    /// The store
-    #[arg(long, env = "WINDLASS_STORE", hide_env_values = true)]
-    store: String,
     /// Which story is told
     #[arg(long)]
     seed: u64,
 }
 
-pub(crate) async fn demo_worker(arguments: DemoWorker) -> anyhow::Result<()> {
-    demo::work(&arguments.store, arguments.seed).await
+pub(crate) async fn demo_worker(reach: &Reach, arguments: DemoWorker) -> anyhow::Result<()> {
+    demo::work(&reach.store_url("a demonstration")?, arguments.seed).await
 }

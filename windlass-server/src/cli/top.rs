@@ -23,6 +23,10 @@ const FAILURES_SHOWN: usize = 5;
 /// How many queues and workers are shown: more do not fit a screen.
 const ROWS_SHOWN: usize = 15;
 
+/// To the alternate screen, without a cursor and without breaking long lines; and back.
+const BEGIN: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l";
+const END: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
+
 /// What `windlass top` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -76,9 +80,9 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     }
     let interrupt = Interrupt::listen();
     let every = arguments.every.max(Duration::from_millis(100));
-    screen("\u{1b}[?1049h\u{1b}[?25l")?;
+    screen(BEGIN)?;
     let ended = live(&session, first, every, &interrupt).await;
-    screen("\u{1b}[?25h\u{1b}[?1049l")?;
+    screen(END)?;
     ended
 }
 
@@ -90,8 +94,7 @@ async fn live(session: &Session, first: Snapshot, every: Duration, interrupt: &I
         if let Some(problem) = &problem {
             text.push_str(&format!("\n{problem}\n"));
         }
-        // Each line ends by clearing what was there before, and the end clears the rest: no flicker.
-        screen(&format!("\u{1b}[H{}\u{1b}[J", text.replace('\n', "\u{1b}[K\n")))?;
+        screen(&placed(&text))?;
         tokio::select! {
             () = tokio::time::sleep(every) => {}
             () = interrupt.asked() => return Ok(()),
@@ -104,6 +107,14 @@ async fn live(session: &Session, first: Snapshot, every: Duration, interrupt: &I
             Err(error) => problem = Some(format!("cannot look: {error}")),
         }
     }
+}
+
+/// Lines put at their places, each clearing what was there before, and the rest cleared: no flicker, and nothing that
+/// is too long or too much for the screen scrolls it.
+fn placed(text: &str) -> String {
+    let lines = text.lines().enumerate();
+    let lines = lines.map(|(place, line)| format!("\u{1b}[{};1H{line}\u{1b}[K", place + 1));
+    lines.collect::<String>() + "\u{1b}[J"
 }
 
 fn screen(text: &str) -> std::io::Result<()> {
@@ -179,6 +190,11 @@ fn section<T: Row>(text: &mut String, heading: &str, out: &Out, rows: &[T], now:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_put_at_their_places() {
+        assert_eq!(placed("a\nb\n"), "\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1Hb\u{1b}[K\u{1b}[J");
+    }
 
     #[test]
     fn without_colours_the_cursor_still_moves() {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use windlass::{Client, store};
 
+use super::connect::Reach;
+use super::output::OutputArgs;
 use crate::exec::{self, Post, Program, Runner, Settings};
 use crate::serve::config::{duration, retention_in};
 use crate::serve::logs::{self, Format, Level};
@@ -47,9 +48,6 @@ pub(crate) struct Arguments {
     /// How long a process that was told to stop may take, before it is killed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     kill_after: Duration,
-    /// The store: sqlite:PATH or postgres://…
-    #[arg(long, env = "WINDLASS_STORE", hide_env_values = true, value_name = "URL")]
-    store: String,
     /// A configuration file; of it, this reads how long ended jobs are kept
     #[arg(long, env = "WINDLASS_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -64,15 +62,15 @@ pub(crate) struct Arguments {
     arguments: Vec<OsString>,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     logs::start(arguments.log, arguments.log_level);
     let signals = Signals::listen()?;
-    let settings = settings(&arguments)?;
+    let mut settings = settings(&arguments)?;
     let runner = runner(&arguments)?;
-    let opened = store::open(&arguments.store).await;
-    let store = opened.with_context(|| format!("cannot open {}", store::redacted(&arguments.store)))?;
-    exec::run(&Client::with_store(store), runner, settings, signals).await?;
-    Ok(())
+    let session = reach.open_or_make(&OutputArgs { output: Default::default() }).await?;
+    // A server does the upkeep of its store, and a worker's token does not allow it.
+    settings.upkeep = session.place.store_url().is_some();
+    if exec::run(&session.client, runner, settings, signals).await? { Ok(()) } else { std::process::exit(130) }
 }
 
 fn runner(arguments: &Arguments) -> anyhow::Result<Runner> {
@@ -111,5 +109,6 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         lease: arguments.lease,
         grace: arguments.grace,
         retention: retention_in(arguments.config.as_deref())?,
+        upkeep: true,
     })
 }

@@ -69,23 +69,26 @@ impl Group {
     }
 
     /// Asks the group to end, makes it after the grace, and waits until it has.
+    ///
+    /// Given up half-way, the rest is done in the background.
     pub(super) async fn end(mut self) {
-        if let Some(child) = self.child.take() {
+        if let Some(child) = &mut self.child {
             end(child, self.leader, self.grace).await;
+            self.child = None;
         }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let Some(child) = self.child.take() else { return };
+        let Some(mut child) = self.child.take() else { return };
         let (leader, grace, counted) = (self.leader, self.grace, self.counted.take());
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
                 // At once: the job may be about to run elsewhere.
                 signal(leader, Signal::TERM);
                 runtime.spawn(async move {
-                    end(child, leader, grace).await;
+                    end(&mut child, leader, grace).await;
                     drop(counted);
                 });
             }
@@ -94,7 +97,7 @@ impl Drop for Group {
     }
 }
 
-async fn end(mut child: Child, leader: Option<Pid>, grace: Duration) {
+async fn end(child: &mut Child, leader: Option<Pid>, grace: Duration) {
     signal(leader, Signal::TERM);
     let _ = tokio::time::timeout(grace, child.wait()).await;
     // The leader may be gone and others of the group not; if all are, nobody is hit.

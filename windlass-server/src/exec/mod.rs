@@ -11,7 +11,7 @@ mod program;
 use std::time::Duration;
 
 use windlass::store::Retention;
-use windlass::worker::{HandlerResult, Stopped};
+use windlass::worker::HandlerResult;
 use windlass::{Client, Context, Payload, Worker};
 
 pub use self::post::Post;
@@ -42,10 +42,14 @@ pub struct Settings {
     pub grace: Duration,
     /// How long this worker's upkeep keeps ended jobs.
     pub retention: Retention,
+    /// Whether it does upkeep at all.
+    pub upkeep: bool,
 }
 
 /// Runs jobs until a signal asks to stop; a second one passes the end on to what still runs.
-pub async fn run(client: &Client, runner: Runner, settings: Settings, mut signals: Signals) -> anyhow::Result<Stopped> {
+///
+/// Says whether it came to its end in order.
+pub async fn run(client: &Client, runner: Runner, settings: Settings, mut signals: Signals) -> anyhow::Result<bool> {
     let processes = match &runner {
         Runner::Program(program) => Some(program.count()),
         Runner::Post(_) => None,
@@ -57,12 +61,12 @@ pub async fn run(client: &Client, runner: Runner, settings: Settings, mut signal
     tracing::info!(running = running.busy(), "stopping");
     stop.gracefully();
     let mut ended = std::pin::pin!(running.ended());
-    let stopped = tokio::select! {
+    let (stopped, in_order) = tokio::select! {
         biased;
-        stopped = &mut ended => stopped,
+        stopped = &mut ended => (stopped, true),
         () = signals.next() => {
             stop.abort();
-            ended.await
+            (ended.await, false)
         }
     };
     if let Some(processes) = processes {
@@ -70,7 +74,7 @@ pub async fn run(client: &Client, runner: Runner, settings: Settings, mut signal
         processes.none().await;
     }
     tracing::info!(settled = stopped.settled, abandoned = stopped.abandoned, "stopped");
-    Ok(stopped)
+    Ok(in_order)
 }
 
 fn worker(client: &Client, runner: Runner, settings: &Settings) -> Worker<Runner> {
@@ -81,6 +85,9 @@ fn worker(client: &Client, runner: Runner, settings: &Settings) -> Worker<Runner
     }
     if let Some(lease) = settings.lease {
         worker = worker.lease_time(lease);
+    }
+    if !settings.upkeep {
+        worker = worker.without_upkeep();
     }
     let worker = worker.with_state(runner);
     if settings.types.is_empty() { worker.handle_any(handle) } else { worker.handle_types(&settings.types, handle) }

@@ -173,7 +173,8 @@ async fn webhooks(settings: &Settings, client: &Client) -> anyhow::Result<Option
         return Ok(None);
     }
     let deliverer = Deliverer::new(settings.webhooks.clone(), Arc::new(SystemLookup))?;
-    let worker = deliverer.worker(client).retention(settings.retention);
+    // The server does the upkeep itself.
+    let worker = deliverer.worker(client).without_upkeep();
     let worker = worker.grace(webhook::grace(&settings.webhooks, settings.grace));
     Ok(Some(worker.start().await.context("cannot start the delivery of webhooks")?))
 }

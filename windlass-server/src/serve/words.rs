@@ -46,7 +46,14 @@ impl Started<'_> {
         if let Some(port) = self.moved_from {
             text += &format!("              port {port} is taken, so this is the next free one\n");
         }
-        text += "  try         windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}' --wait\n";
+        // Commands ask the usual port unless told otherwise.
+        let server = match self.moved_from {
+            Some(_) => format!(" --server http://{}", self.listen),
+            None => String::new(),
+        };
+        text += &format!(
+            "  try         windlass enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait{server}\n"
+        );
         if let Some(rate) = self.demo {
             text += &format!("  demo        {rate} jobs/s on 3 queues; stop with Ctrl-C\n");
         }
@@ -136,7 +143,7 @@ mod tests {
             "  windlass {version}   store ./windlass.db (SQLite, durable)   schema v{schema}\n\
              \x20 api         http://127.0.0.1:7655      (loopback only, no token needed)\n\
              \x20             port 7654 is taken, so this is the next free one\n\
-             \x20 try         windlass enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait\n\
+             \x20 try         windlass enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait --server http://127.0.0.1:7655\n\
              \x20 demo        30 jobs/s on 3 queues; stop with Ctrl-C\n"
         );
         assert_eq!(started().text(), expected);

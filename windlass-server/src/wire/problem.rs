@@ -141,6 +141,8 @@ kinds! {
     UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type" 415 "unsupported media type";
     /// The Host header names another server.
     MISDIRECTED = "misdirected" 421 "misdirected request";
+    /// The request's head is too large.
+    HEAD_TOO_LARGE = "head-too-large" 431 "head too large";
     /// The request took too long to arrive.
     REQUEST_TIMEOUT = "request-timeout" 408 "request timeout";
     /// The server failed.

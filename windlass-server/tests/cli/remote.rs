@@ -91,3 +91,39 @@ fn a_server_that_is_not_there_is_told_apart() {
         &["store", "backup", "copy.db", "--server", "http://127.0.0.1:1"],
     ]));
 }
+
+#[test]
+fn json_is_what_the_http_api_gives() {
+    let bench = Bench::seeded();
+    let server = Server::of(&bench);
+    let (job, flow) = (bench.id("dead"), bench.id("workflow"));
+    let pairs: [(String, &[&str]); 13] = [
+        ("jobs?limit=3".to_owned(), &["jobs", "list", "--limit", "3"]),
+        ("jobs?state=failed&queue=mail".to_owned(), &["jobs", "list", "--state", "failed", "--queue", "mail"]),
+        (format!("jobs/{job}"), &["jobs", "get", "{dead}"]),
+        (format!("jobs/{job}/attempts"), &["jobs", "attempts", "{dead}"]),
+        (format!("jobs/{job}/explain"), &["jobs", "explain", "{dead}"]),
+        (format!("jobs/{}/logs", bench.id("running")), &["jobs", "logs", "{running}"]),
+        ("queues".to_owned(), &["queues", "list"]),
+        ("queues/mail".to_owned(), &["queues", "get", "mail"]),
+        ("workers".to_owned(), &["workers", "list"]),
+        ("workflows".to_owned(), &["workflows", "list"]),
+        (format!("workflows/{flow}"), &["workflows", "get", "{workflow}"]),
+        ("schedules/nightly".to_owned(), &["schedules", "get", "nightly"]),
+        ("stats".to_owned(), &["stats"]),
+    ];
+    for (path, command) in pairs {
+        let said = server.get(&format!("/v1/{path}"));
+        let printed = bench.run(&[command, &["-o", "json"]].concat()).json();
+        assert_eq!(said, printed, "{path}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_is_told_apart() {
+    let (bench, server) = (Bench::empty(), Server::refusing());
+    let ran = bench.command(&["jobs", "list", "--server", &server.url]).env("WINDLASS_TOKEN", "hunter2").output();
+    let ran = crate::support::Ran::of(&ran.expect("it runs"));
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("WINDLASS_TOKEN") && !ran.stderr.contains("hunter2"), "{ran:?}");
+}

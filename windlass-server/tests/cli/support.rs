@@ -150,14 +150,41 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// The API of a bench's store.
     pub(crate) fn of(bench: &Bench) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.expect("a runtime");
         let store = SqliteStore::open(bench.path("jobs.db")).expect("the store opens");
         let state = windlass_server::api::ApiState::new(Client::with_store(std::sync::Arc::new(store)));
+        Server::with(windlass_server::api::router(state))
+    }
+
+    /// A server that allows nothing.
+    pub(crate) fn refusing() -> Self {
+        let refusal = || async {
+            let error = windlass::Error::Unauthorized("a token is needed".to_owned());
+            let problem = windlass_server::wire::Problem::of(&error);
+            (axum::http::StatusCode::UNAUTHORIZED, axum::Json(problem))
+        };
+        Server::with(axum::Router::new().fallback(refusal))
+    }
+
+    /// The JSON that the server answers a GET with.
+    pub(crate) fn get(&self, path: &str) -> serde_json::Value {
+        use std::io::{Read, Write};
+        let address = self.url.trim_start_matches("http://");
+        let mut line = std::net::TcpStream::connect(address).expect("it listens");
+        write!(line, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        line.read_to_string(&mut answer).expect("answered");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
+    }
+
+    fn with(router: axum::Router) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        runtime.spawn(async move { axum::serve(listener, windlass_server::api::router(state)).await });
+        runtime.spawn(async move { axum::serve(listener, router).await });
         Server { url, _runtime: runtime }
     }
 }

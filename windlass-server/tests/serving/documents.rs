@@ -75,3 +75,12 @@ fn the_configuration_in_the_documentation_is_taken_and_whole() {
         assert!(there, "{key} is not in the example of docs/configuration.md");
     }
 }
+
+#[test]
+fn the_page_of_the_api_names_every_problem() {
+    let page = std::fs::read_to_string(docs("http-api.md")).expect("docs/http-api.md");
+    for kind in windlass_server::wire::Kind::ALL {
+        let line = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", kind.slug)));
+        assert!(line.is_some_and(|line| line.contains(&kind.status.to_string())), "{} {}", kind.slug, kind.status);
+    }
+}

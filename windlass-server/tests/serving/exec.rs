@@ -200,7 +200,7 @@ async fn a_signal_lets_jobs_finish_and_a_second_one_is_passed_on() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(process_lives(&pid), "it may finish");
     second.signal("INT");
-    second.wait();
+    assert_eq!(second.wait().code(), Some(130));
     assert!(place.path("term").exists(), "it was told");
     assert!(!process_lives(&pid), "it is gone before the worker is");
     assert_eq!(client.job(endless).await.expect("a job").state, State::Running, "its lease expires");

@@ -173,7 +173,7 @@ fn x2_no_secret_and_no_payload_is_ever_logged() {
     let claimed: Value = serde_json::from_str(&claimed).expect("JSON");
     let (id, lease) = (&claimed["jobs"][0]["id"], &claimed["jobs"][0]["lease"]["token"]);
     let settle =
-        json!({ "settlements": [{ "id": id, "token": lease, "outcome": "complete", "result": "result-secret-55" }] });
+        json!({ "settlements": [{ "id": id, "token": lease, "outcome": "completed", "result": "result-secret-55" }] });
     let (status, settled) = http(&base, "POST /v1/leases/settle", &bearer, &settle.to_string());
     assert_eq!(status, 200, "{settled}");
     until("the webhook was tried", || {

@@ -71,7 +71,7 @@ async fn deliver(
     let client = Client::in_memory();
     let new = NewJob::new("t", Payload::json(&1).expect("JSON")).callback_url(url).correlation_id("order-1");
     let job = client.enqueue(new).await.expect("enqueue").id;
-    let handler = async move |_, _: Context| {
+    let handler = move |_, _: Context| async move {
         if fails {
             Err(Failure::permanent("no_such_user", "nobody"))
         } else {

@@ -45,12 +45,20 @@ impl Client {
 
     /// Starts a workflow: all of its jobs, or none. Nothing happens until it is awaited.
     pub fn start(&self, workflow: Workflow) -> Start<'_> {
-        Start { client: self, submission: workflow.check(&self.inner.limits, &self.inner.policies) }
+        let mut submission = workflow.check(&self.inner.limits, &self.inner.policies);
+        if let Ok(submission) = &mut submission {
+            submission.each(continue_trace);
+        }
+        Start { client: self, submission }
     }
 
     /// Checks a job under this client's limits and policies.
+    ///
+    /// With the feature `opentelemetry`, one that names no trace continues the caller's.
     pub fn check_job(&self, job: NewJob) -> Result<JobSpec> {
-        job.check(&self.inner.limits, &self.inner.policies)
+        let mut spec = job.check(&self.inner.limits, &self.inner.policies)?;
+        continue_trace(&mut spec);
+        Ok(spec)
     }
 
     /// Hands a checked submission to the store, within the submission timeout (rule T3).
@@ -213,6 +221,12 @@ impl<'a> IntoFuture for Enqueue<'a> {
             let submission = Submission::new(vec![self.check()?])?;
             Ok(only(&client.submit(submission).await?))
         })
+    }
+}
+
+fn continue_trace(spec: &mut JobSpec) {
+    if spec.options.trace_context.is_none() {
+        spec.options.trace_context = observe::trace::of_caller();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What is enqueued or settled in it commits or vanishes with it. [`InTx`] is what a driver's transaction must offer;
 //! users meet it as `client.enqueue(job).in_tx(&tx)` and `cx.complete_in_tx(&tx, &result)`. The drivers' sides are with
-//! the stores: `sqlite::in_tx` and `postgres::in_tx`.
+//! the stores: `sqlite::in_tx`, `postgres::in_tx` and, for sqlx, `postgres::sqlx`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::workflow::Submission;
 
 /// A transaction that jobs can be written in.
 ///
-/// Implemented for `&rusqlite::Transaction` (feature `sqlite`) and `&tokio_postgres::Transaction` (`postgres`); a store of
-/// another kind can add its own. What is passed in as an error is answered with it, so that everything can be checked
-/// before and told after.
+/// Implemented for `&rusqlite::Transaction` (feature `sqlite`), `&tokio_postgres::Transaction` (`postgres`) and
+/// `&mut sqlx::Transaction<Postgres>` (`sqlx-0_8`, `sqlx-0_9`); a store of another kind can add its own. What is passed
+/// in as an error is answered with it, so that everything can be checked before and told after.
 pub trait InTx<'t>: Sized {
     /// What a call gives: a `Result` where the driver answers at once, a future of one where it is awaited.
     type Answer<T: Send + 't>;

@@ -239,6 +239,12 @@ impl<S> Worker<S> {
         self
     }
 
+    /// Leaves upkeep to others: a server that does it, or workers that may.
+    pub fn without_upkeep(mut self) -> Self {
+        self.plan.settings.upkeep = false;
+        self
+    }
+
     /// How long this worker's upkeep keeps ended jobs.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.plan.settings.retention = retention;

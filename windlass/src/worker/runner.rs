@@ -16,6 +16,7 @@ use super::handler::{HandlerResult, Unpanicked};
 use super::middleware::Next;
 use super::shared::{Shared, Slot};
 use crate::job::{CODE_EXECUTION_TIMEOUT, Category, Failure, Lease, Outcome, Payload, Settlement, State};
+use crate::observe;
 
 /// How long a handler whose time is up may take to notice (rule T1).
 pub(super) const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
@@ -72,6 +73,7 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>) -> Ended {
         attempt = job.attempt,
         queue = %job.spec.queue,
     );
+    observe::trace::continue_in(&span, job.spec.options.trace_context.as_ref());
     let begun = Instant::now();
     let ended = supervise(shared, attempt).instrument(span).await;
     attempt.handler.metrics[attempt.queue].ran(begun.elapsed());

@@ -116,9 +116,10 @@ impl Stop {
 
     /// Aborts the worker: nothing more is settled, and the leases expire.
     pub fn abort(&self) {
-        self.shared.aborted.cancel();
+        // In this order: nothing starts any more, what runs is told, and only then is it forgotten who runs.
         self.shared.around.stopping.cancel();
         self.shared.order_all(Order::Abort);
+        self.shared.aborted.cancel();
         self.shared.finished.cancel();
     }
 }

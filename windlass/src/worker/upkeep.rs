@@ -26,7 +26,8 @@ const STEPS_MAX: usize = 20;
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut announce_at = tokio::time::Instant::now();
     loop {
-        if let Err(error) = step(&shared).await {
+        let upkeep = if shared.settings.upkeep { step(&shared).await } else { Ok(()) };
+        if let Err(error) = upkeep {
             observe::store_error("upkeep");
             tracing::warn!(%error, "upkeep failed; trying again");
         }

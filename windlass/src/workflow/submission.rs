@@ -48,6 +48,11 @@ impl Submission {
         Ok(Submission { jobs, duplicates, order, workflow })
     }
 
+    /// Changes options of the jobs that have no bearing on how they depend on each other.
+    pub(crate) fn each(&mut self, change: impl FnMut(&mut JobSpec)) {
+        self.jobs.iter_mut().for_each(change);
+    }
+
     /// The jobs, in the order of the call.
     pub fn jobs(&self) -> &[JobSpec] {
         &self.jobs

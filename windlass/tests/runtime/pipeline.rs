@@ -217,6 +217,12 @@ async fn l7_upkeep_needs_no_worker(setup: Setup) {
     let request = windlass::store::ClaimRequest::new(worker, windlass::QueueName::default(), 1);
     assert_eq!(store.claim(&request).await.expect("claim").len(), 1);
     setup.clock.advance(Duration::from_secs(3600));
+    // A worker that leaves it to others leaves it.
+    let running =
+        setup.worker(1).without_upkeep().handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    until("it lives", || async { !setup.client.store().workers().await.expect("workers").is_empty() }).await;
+    running.stop().await;
+    assert_eq!(setup.client.job(id).await.expect("a job").state, State::Running);
     let back = setup.reaches(id, State::Scheduled);
     tokio::select! {
         _ = windlass::worker::upkeep_until(&**store, Default::default(), std::future::pending::<()>()) => {}

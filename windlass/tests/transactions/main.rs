@@ -6,6 +6,8 @@
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+mod sqlx;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -49,7 +49,14 @@ impl Load {
 
     /// The largest body that this call takes.
     pub(super) fn body_bytes(&self, path: &str) -> usize {
-        let many = ["/v1/jobs/batch", "/v1/workflows", "/v1/leases/settle", "/v1/leases/save", "/v1/leases/extend"];
+        let many = [
+            "/v1/jobs/batch",
+            "/v1/workflows",
+            "/v1/leases/settle",
+            "/v1/leases/save",
+            "/v1/leases/saves",
+            "/v1/leases/extend",
+        ];
         if many.contains(&path) { self.limits.batch_bytes } else { self.limits.body_bytes() }
     }
 }

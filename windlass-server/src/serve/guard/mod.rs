@@ -125,6 +125,10 @@ impl Guard {
             "/readyz" if looks => return self.health.ready().await,
             _ => {}
         }
+        if head_bytes(&request) > self.limits.header_bytes {
+            metrics::refused("head");
+            return closing(refusal(Kind::HEAD_TOO_LARGE, "the head of the request is too large"));
+        }
         if let Err(foreign) = host::check(request.headers(), &self.hosts, &self.origins) {
             metrics::refused(reason(foreign));
             return self::foreign(foreign);
@@ -226,6 +230,13 @@ impl Guard {
 
 fn refusal(kind: Kind, detail: impl Into<String>) -> Response<Body> {
     problem_response(Problem::new(kind, detail))
+}
+
+/// How large a request's head is. The HTTP library bounds what it reads, but only about.
+fn head_bytes(request: &Request<Body>) -> usize {
+    let uri = request.uri().path().len() + request.uri().query().map_or(0, str::len);
+    let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 4;
+    uri + request.headers().iter().map(line).sum::<usize>()
 }
 
 /// The token of a request: never from the URL, which ends up in logs.

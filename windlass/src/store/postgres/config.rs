@@ -22,7 +22,7 @@ const CONNECTIONS_DEFAULT: usize = 10;
 ///
 /// The URL is `postgres://user:password@host:port/database?sslmode=verify-full&schema=windlass`. Beside the driver's
 /// own parameters it knows `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert` (a file
-/// of certificates to trust instead of the public ones) and `schema`.
+/// of certificates to trust instead of the public ones), `schema` and `pooler` (`auto`, `none`, `transaction`).
 #[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) config: tokio_postgres::Config,
@@ -33,6 +33,8 @@ pub struct PostgresOptions {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) migrate: bool,
     pub(super) listen: bool,
+    /// Whether a transaction pooler is between; `None` to look.
+    pub(super) pooled: Option<bool>,
 }
 
 impl PostgresOptions {
@@ -74,6 +76,7 @@ impl PostgresOptions {
             clock: None,
             migrate: true,
             listen: true,
+            pooled: own.pooled()?,
         };
         match own.schema {
             None => Ok(options),
@@ -117,6 +120,15 @@ impl PostgresOptions {
         self
     }
 
+    /// Whether connections go through a pooler that hands them out by transaction; the store looks for itself unless told.
+    ///
+    /// Behind one, nothing is prepared, no setting is made for a session, and jobs are found by polling.
+    #[must_use]
+    pub fn pooled(mut self, pooled: bool) -> Self {
+        self.pooled = Some(pooled);
+        self
+    }
+
     /// Neither sends nor waits for notifications: workers find jobs by polling alone.
     #[must_use]
     pub fn without_notifications(mut self) -> Self {
@@ -148,6 +160,7 @@ struct OwnParameters {
     sslmode: Option<String>,
     sslrootcert: Option<String>,
     schema: Option<String>,
+    pooler: Option<String>,
 }
 
 impl OwnParameters {
@@ -161,6 +174,7 @@ impl OwnParameters {
                 "sslmode" => &mut self.sslmode,
                 "sslrootcert" => &mut self.sslrootcert,
                 "schema" => &mut self.schema,
+                "pooler" => &mut self.pooler,
                 _ => {
                     kept.push(pair);
                     continue;
@@ -169,6 +183,17 @@ impl OwnParameters {
             *place = Some(decode(value)?);
         }
         Ok(if kept.is_empty() { base.to_owned() } else { format!("{base}?{}", kept.join("&")) })
+    }
+}
+
+impl OwnParameters {
+    fn pooled(&self) -> Result<Option<bool>> {
+        match self.pooler.as_deref() {
+            None | Some("auto") => Ok(None),
+            Some("none") => Ok(Some(false)),
+            Some("transaction") => Ok(Some(true)),
+            Some(_) => Err(Error::invalid("pooler", "must be auto, none or transaction")),
+        }
     }
 }
 

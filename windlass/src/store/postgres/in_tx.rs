@@ -12,7 +12,8 @@
 //! # }
 //! ```
 //!
-//! With any other driver or language, and from psql, call the function that the schema brings along:
+//! The same with sqlx, behind the features `sqlx-0_8` and `sqlx-0_9`: `in_tx(&mut tx)`. With any other driver or language,
+//! and from psql, call the function that the schema brings along:
 //! `select windlass.enqueue('mail.welcome', '{"user": 7}', queue => 'mail', delay => '5 minutes')`.
 //!
 //! Workers are woken by a notification that is part of the transaction, unless the store was opened

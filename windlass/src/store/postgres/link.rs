@@ -4,12 +4,14 @@
 //! They do not rely on `search_path`, so that they also run on a user's own connection.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::NoTls;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::config::{PostgresOptions, SCHEMA_DEFAULT};
 use super::fault::Fault;
@@ -17,10 +19,16 @@ use super::row::Row;
 use crate::error::{Error, Result};
 
 /// The store's own connections plan for tables that are empty at one moment and full at the next: index scans always,
-/// one plan for all parameters, and nothing compiled. Statements are short, so a long one is stuck.
+/// one plan for all parameters, and nothing compiled. Statements are short, so a long one is stuck. So are the pauses
+/// between those of a transaction: a program that is stopped in the middle of one would keep its turn from all others.
 const SETTINGS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
      set enable_material = off; set jit = off; set statement_timeout = '60s'; set lock_timeout = '20s';
-     set idle_in_transaction_session_timeout = '60s'; set client_min_messages = warning;";
+     set idle_in_transaction_session_timeout = '5s'; set client_min_messages = warning;";
+
+/// The same as far as a transaction can have it: behind a pooler, what is set for a session is left to others.
+const BEGIN_POOLED: &str = "begin; set local enable_seqscan = off; set local enable_mergejoin = off;
+     set local enable_material = off; set local jit = off; set local statement_timeout = '60s';
+     set local lock_timeout = '20s'; set local idle_in_transaction_session_timeout = '60s'";
 
 /// A parameter of a statement.
 pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
@@ -34,12 +42,13 @@ pub(super) fn pool(options: &PostgresOptions) -> Result<Pool> {
     let settle = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, _| {
         Box::pin(async move { client.batch_execute(SETTINGS).await.map_err(HookError::Backend) })
     });
-    Pool::builder(manager)
+    let builder = Pool::builder(manager);
+    let builder = if options.pooled == Some(true) { builder } else { builder.post_create(settle) };
+    builder
         .max_size(options.connections)
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(options.wait))
         .create_timeout(Some(options.wait))
-        .post_create(settle)
         .build()
         .map_err(|error| Error::store("set up connections", error))
 }
@@ -80,28 +89,39 @@ impl UsersTransaction for tokio_postgres::Transaction<'_> {
     }
 }
 
+/// The types of the parameters of statements, for where nothing may be prepared: learned once, then sent along.
+#[derive(Default)]
+pub(super) struct Types(Mutex<HashMap<&'static str, Arc<[Type]>>>);
+
+impl Types {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Arc<[Type]>>> {
+        self.0.lock().expect("nobody panics while holding the types")
+    }
+}
+
 /// A connection to run statements on: one of the store's own, or the user's in their transaction.
 pub(super) struct Link<'a> {
     way: Way<'a>,
     schema: Arc<str>,
+    types: Option<Arc<Types>>,
 }
 
 enum Way<'a> {
     /// `None` only while it is dropped.
     Own {
         object: Option<Box<Object>>,
-        open: bool,
+        open: AtomicBool,
     },
     Users(&'a dyn UsersTransaction),
 }
 
 impl<'a> Link<'a> {
-    pub(super) fn own(object: Object, schema: Arc<str>) -> Self {
-        Link { way: Way::Own { object: Some(Box::new(object)), open: false }, schema }
+    pub(super) fn own(object: Object, schema: Arc<str>, types: Option<Arc<Types>>) -> Self {
+        Link { way: Way::Own { object: Some(Box::new(object)), open: AtomicBool::new(false) }, schema, types }
     }
 
     pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
-        Link { way: Way::Users(transaction), schema }
+        Link { way: Way::Users(transaction), schema, types: None }
     }
 
     pub(super) async fn query(
@@ -113,8 +133,14 @@ impl<'a> Link<'a> {
         Ok(match &self.way {
             Way::Own { object, .. } => {
                 let client = object.as_ref().expect("a link has its connection until it is dropped");
-                let prepared = client.prepare_cached(&text).await?;
-                client.query(&prepared, parameters).await?.into_iter().map(Row::Own).collect()
+                let rows = match &self.types {
+                    None => client.query(&client.prepare_cached(&text).await?, parameters).await?,
+                    Some(types) => {
+                        let types = self.types_of(types, client, statement, &text).await?;
+                        client.query_typed(&text, &typed(parameters, &types)).await?
+                    }
+                };
+                rows.into_iter().map(Row::Own).collect()
             }
             Way::Users(transaction) => transaction.query(&text, parameters).await?,
         })
@@ -129,11 +155,51 @@ impl<'a> Link<'a> {
         Ok(match &self.way {
             Way::Own { object, .. } => {
                 let client = object.as_ref().expect("a link has its connection until it is dropped");
-                let prepared = client.prepare_cached(&text).await?;
-                client.execute(&prepared, parameters).await?
+                match &self.types {
+                    None => client.execute(&client.prepare_cached(&text).await?, parameters).await?,
+                    Some(types) => {
+                        let types = self.types_of(types, client, statement, &text).await?;
+                        client.execute_typed(&text, &typed(parameters, &types)).await?
+                    }
+                }
             }
             Way::Users(transaction) => transaction.execute(&text, parameters).await?,
         })
+    }
+
+    /// The types of a statement's parameters, as the server says.
+    async fn types_of(
+        &self,
+        types: &Types,
+        client: &Object,
+        statement: &'static str,
+        text: &str,
+    ) -> std::result::Result<Arc<[Type]>, Fault> {
+        if let Some(known) = types.known().get(statement) {
+            return Ok(Arc::clone(known));
+        }
+        // What is prepared must be let go of in the same session, which only a transaction holds on to.
+        let alone = !self.mark_open();
+        if alone {
+            self.batch("begin").await?;
+        }
+        let prepared = client.prepare(text).await?;
+        let found: Arc<[Type]> = prepared.params().into();
+        drop(prepared);
+        if alone {
+            self.batch("commit").await?;
+            self.close();
+        }
+        types.known().insert(statement, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Notes that a transaction is open; says whether one was.
+    fn mark_open(&self) -> bool {
+        match &self.way {
+            Way::Own { open, .. } => open.swap(true, Ordering::SeqCst),
+            Way::Users(_) => true,
+        }
     }
 
     /// Runs text of several statements, without parameters.
@@ -152,9 +218,9 @@ impl<'a> Link<'a> {
     }
 
     pub(super) async fn begin(&mut self) -> std::result::Result<(), Fault> {
-        if let Way::Own { open, .. } = &mut self.way {
-            *open = true;
-            self.batch("begin").await?;
+        if let Way::Own { .. } = &self.way {
+            self.mark_open();
+            self.batch(if self.types.is_some() { BEGIN_POOLED } else { "begin" }).await?;
         }
         Ok(())
     }
@@ -176,17 +242,22 @@ impl<'a> Link<'a> {
         }
     }
 
-    fn close(&mut self) {
-        if let Way::Own { open, .. } = &mut self.way {
-            *open = false;
+    fn close(&self) {
+        if let Way::Own { open, .. } = &self.way {
+            open.store(false, Ordering::SeqCst);
         }
     }
+}
+
+fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>, Type)> {
+    parameters.iter().copied().zip(types.iter().cloned()).collect()
 }
 
 impl Drop for Link<'_> {
     /// A connection whose transaction was neither committed nor rolled back never returns to the pool.
     fn drop(&mut self) {
-        if let Way::Own { object, open: true } = &mut self.way
+        if let Way::Own { object, open } = &mut self.way
+            && *open.get_mut()
             && let Some(object) = object.take()
         {
             drop(Object::take(*object));

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
 use super::Inner;
@@ -76,11 +77,16 @@ pub(super) async fn speak(dial: Dial, mut hints: mpsc::UnboundedReceiver<Vec<Wak
             continue;
         };
         let sentence = sentence(&dial.own, &words);
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&dial.channel, &sentence];
-        if client.execute(include_str!("sql/notify.sql"), &parameters).await.is_err() {
+        if notify(client, &dial.channel, &sentence).await.is_err() {
             mouth = None;
         }
     }
+}
+
+/// Sends words without preparing a statement, which a pooler might not allow.
+async fn notify(client: &Client, channel: &str, words: &str) -> Result<(), tokio_postgres::Error> {
+    let statement = include_str!("sql/notify.sql");
+    client.query_typed(statement, &[(&channel, Type::TEXT), (&words, Type::TEXT)]).await.map(|_| ())
 }
 
 fn add(words: &mut BTreeSet<String>, hints: Vec<Wake>) {
@@ -123,10 +129,10 @@ async fn connect(dial: &Dial) -> Option<(Client, JoinHandle<()>)> {
     Some((client, task))
 }
 
-type Heard = mpsc::UnboundedReceiver<String>;
+pub(super) type Heard = mpsc::UnboundedReceiver<String>;
 
 /// A connection, what it hears, and the task that drives it.
-async fn open(dial: &Dial) -> Result<(Client, Heard, JoinHandle<()>), tokio_postgres::Error> {
+pub(super) async fn open(dial: &Dial) -> Result<(Client, Heard, JoinHandle<()>), tokio_postgres::Error> {
     let (tell, heard) = mpsc::unbounded_channel();
     match &dial.tls {
         None => {
@@ -198,8 +204,7 @@ enum Tested {
 /// Listens, sends itself a word and waits for it.
 async fn test(dial: &Dial, client: &Client, heard: &mut Heard) -> Result<Tested, tokio_postgres::Error> {
     client.batch_execute(&format!("listen {}", dial.channel)).await?;
-    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&dial.channel, &dial.own];
-    client.execute(include_str!("sql/notify.sql"), &parameters).await?;
+    notify(client, &dial.channel, &dial.own).await?;
     let own_word = async {
         while let Some(text) = heard.recv().await {
             if text == dial.own {

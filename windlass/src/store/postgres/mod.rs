@@ -25,12 +25,15 @@ mod listen;
 mod migrate;
 mod operate;
 mod plan;
+mod pooler;
 mod read;
 mod row;
 mod rows;
 mod schedules;
 mod settle;
 mod small;
+#[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
+mod sqlx;
 mod tls;
 mod unit;
 mod upkeep;
@@ -53,7 +56,7 @@ use super::answer::*;
 use super::request::*;
 use super::{Store, request};
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -95,6 +98,8 @@ pub struct PostgresStore {
 struct Inner {
     pool: Pool,
     schema: Arc<str>,
+    /// The types of parameters, where statements may not be prepared.
+    types: Option<Arc<link::Types>>,
     /// The advisory lock that the slow path of this schema takes turns by.
     turn: i64,
     clock: Option<Arc<dyn Clock>>,
@@ -112,7 +117,10 @@ impl PostgresStore {
     }
 
     /// Opens a store as the options say.
-    pub async fn with(options: PostgresOptions) -> Result<Self> {
+    pub async fn with(mut options: PostgresOptions) -> Result<Self> {
+        let dial = dial(&options);
+        let pooled = look_for_pooler(&options, &dial).await?;
+        options.pooled = Some(pooled);
         let pool = link::pool(&options)?;
         let schema: Arc<str> = Arc::from(options.schema.as_str());
         let turn = lock_number(&schema);
@@ -120,7 +128,9 @@ impl PostgresStore {
         let (lanes, floors) = (Lanes::default(), Floors::default());
         let (spoken, speech) = mpsc::unbounded_channel();
         let spoken = Some(spoken).filter(|_| options.listen);
-        let inner = Arc::new(Inner { pool, schema, turn, clock: options.clock.clone(), lanes, floors, wakes, spoken });
+        let types = pooled.then(Arc::default);
+        let clock = options.clock.clone();
+        let inner = Arc::new(Inner { pool, schema, types, turn, clock, lanes, floors, wakes, spoken });
         let opened = async {
             let mut link = inner.link().await?;
             match options.migrate {
@@ -133,17 +143,29 @@ impl PostgresStore {
         let (calls, waiting) = mpsc::unbounded_channel();
         tokio::spawn(insert::share(Arc::clone(&inner), waiting));
         if options.listen {
-            let dial = dial(&options);
             tokio::spawn(listen::speak(dial.clone(), speech));
-            tokio::spawn(listen::hear(dial, Arc::downgrade(&inner)));
+            if !pooled {
+                tokio::spawn(listen::hear(dial, Arc::downgrade(&inner)));
+            }
         }
         Ok(PostgresStore { inner, calls, options })
     }
 
     /// The statements that make a schema of this name, for teams that apply their own.
     pub fn sql(schema: &str) -> Result<String> {
+        PostgresStore::sql_from(schema, 0)
+    }
+
+    /// The statements that take a schema of this name from the step it is at to [`SCHEMA_VERSION`]; none if it is there.
+    ///
+    /// The step is the highest `number` in its table `migration`. A schema that is newer than this program is refused.
+    pub fn sql_from(schema: &str, step: u32) -> Result<String> {
         config::check_schema(schema)?;
-        Ok(migrate::sql(schema))
+        if step > SCHEMA_VERSION {
+            let known = format!("must be at most {SCHEMA_VERSION}, which this program knows; use a newer program");
+            return Err(Error::invalid("step", known));
+        }
+        Ok(migrate::sql(schema, step))
     }
 
     /// The schema that holds the store.
@@ -174,6 +196,23 @@ fn dial(options: &PostgresOptions) -> listen::Dial {
     }
 }
 
+/// Whether a transaction pooler is between, as the options say or by looking; warns if so, once for each store.
+async fn look_for_pooler(options: &PostgresOptions, dial: &listen::Dial) -> Result<bool> {
+    let pooled = match options.pooled {
+        Some(pooled) => return Ok(pooled),
+        None => pooler::is_between(dial).await,
+    };
+    let failed = |error| Fault::Pool(deadpool_postgres::PoolError::Backend(error)).into_error("open the store");
+    let pooled = pooled.map_err(failed)?;
+    if pooled {
+        tracing::warn!(
+            "connections go through a transaction pooler: notifications do not arrive there, so jobs are found by \
+             polling, and statements are not prepared; connect to the server itself if you can"
+        );
+    }
+    Ok(pooled)
+}
+
 /// A number for a schema's lock: FNV-1a, which every process computes alike.
 fn lock_number(schema: &str) -> i64 {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -183,7 +222,7 @@ fn lock_number(schema: &str) -> i64 {
 
 impl Inner {
     async fn link(&self) -> Result<Link<'static>, Fault> {
-        Ok(Link::own(self.pool.get().await?, Arc::clone(&self.schema)))
+        Ok(Link::own(self.pool.get().await?, Arc::clone(&self.schema), self.types.clone()))
     }
 
     async fn unit(self: &Arc<Self>) -> Result<unit::Unit<'static>, Fault> {

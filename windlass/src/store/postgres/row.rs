@@ -8,7 +8,10 @@ use tokio_postgres::types::{FromSql, Type};
 #[derive(Debug)]
 pub(super) enum Row {
     Own(tokio_postgres::Row),
-    #[allow(dead_code, reason = "only adapters of other drivers make it")]
+    #[cfg_attr(
+        not(any(feature = "sqlx-0_8", feature = "sqlx-0_9")),
+        allow(dead_code, reason = "only adapters of other drivers make it")
+    )]
     Received(Received),
 }
 

@@ -55,6 +55,9 @@ fn roots(file: Option<&str>) -> Result<RootCertStore> {
         let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
         roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
     }
+    if roots.is_empty() {
+        return Err(unreadable("it holds no certificate".to_owned()));
+    }
     Ok(roots)
 }
 

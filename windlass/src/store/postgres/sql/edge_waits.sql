@@ -2,6 +2,6 @@
 -- AFTER_ANY dependencies, of which one is enough. By edge_pkey and job_pkey.
 select distinct j.id
 from windlass.edge e
-join windlass.job j on j.seq = e.parent
+cross join lateral (select id from windlass.job where seq = e.parent offset 0) j
 where e.child = $1::bigint and e.open and (e.kind <> 1 or $3::boolean)
 limit $2::bigint

@@ -3,6 +3,7 @@
 -- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 outcomes; $5 next states; $6 delays;
 -- $7 whether it counts as a failure; $8 failures; $9 reasons; $10 content types and $11 bytes of results.
 -- By leased_pkey, then by place in the table: a join with the table would walk over everything that is dead in it.
+-- The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later reads all.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
@@ -15,7 +16,7 @@ held as materialized (
     cross join lateral (
         select l.ctid as spot
         from windlass.leased l
-        where l.id = i.id and l.token = i.token and l.expires_at > (select now from clock) and not l.slow
+        where l.id = i.id and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
         for update
     ) f
 ),

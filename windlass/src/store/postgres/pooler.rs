@@ -1,0 +1,37 @@
+//! Whether a transaction pooler stands between the store and the server.
+//!
+//! Such a pooler gives every transaction some connection to the server. What belongs to a session is then lost or, worse,
+//! left behind for others: prepared statements, settings, LISTEN. So the store looks before it uses any of them. Two
+//! connections that live at the same time have two server processes; where they have the same one, or one that
+//! changes, they share.
+
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::listen::Dial;
+
+/// How often the two are compared: on a busy pooler they may differ for a while.
+const ROUNDS: usize = 4;
+
+/// Looks, on two connections of its own.
+pub(super) async fn is_between(dial: &Dial) -> Result<bool, tokio_postgres::Error> {
+    let (one, _, one_task) = super::listen::open(dial).await?;
+    let (other, _, other_task) = super::listen::open(dial).await?;
+    let first = process(&one).await?;
+    let mut shared = false;
+    for _ in 0..ROUNDS {
+        shared |= process(&other).await? == first || process(&one).await? != first;
+    }
+    drop((one, other));
+    // Both say goodbye to the server and end.
+    let _ = tokio::join!(one_task, other_task);
+    Ok(shared)
+}
+
+/// The server process that answers; asked without preparing anything.
+async fn process(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
+    let answer = client.simple_query("select pg_backend_pid()").await?;
+    Ok(answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    }))
+}

@@ -1,0 +1,73 @@
+//! After much churn the tables are as small as what is in them: dead rows are cleared away and indexes do not swell.
+
+use std::time::Duration;
+
+use windlass::store::{ClaimRequest, Retention, Store, Upkeep};
+use windlass::workflow::Submission;
+use windlass::{Limits, ManualClock, NewJob, Payload, Policies, QueueName, WorkerId};
+
+use crate::{admin, new_schema, open, options, url};
+
+const JOBS: usize = 1000;
+/// Cycles before the first look, and before the second.
+const WARM_UP: usize = 10;
+const CYCLES: usize = 50;
+/// How much the schema may grow between the two looks, in bytes: rounding of pages and folded events, not 40,000 jobs.
+const GROWTH_MAX: i64 = 2 << 20;
+
+/// Enqueues, runs and prunes a thousand jobs.
+async fn cycle(store: &dyn Store, clock: &ManualClock) {
+    let job = NewJob::new("churn", Payload::json(&"x".repeat(200)).expect("json"));
+    let spec = job.check(&Limits::default(), &Policies::default()).expect("valid");
+    store.insert(Submission::new(vec![spec; JOBS]).expect("valid")).await.expect("insert");
+    let worker = WorkerId::new("w").expect("a name");
+    let claimed = store.claim(&ClaimRequest::new(worker, QueueName::default(), JOBS)).await.expect("claim");
+    assert_eq!(claimed.len(), JOBS);
+    let settlements: Vec<_> = claimed.into_iter().map(|one| one.lease.complete(None)).collect();
+    store.settle(&settlements).await.expect("settle");
+    clock.advance(Duration::from_secs(2 * 24 * 3600));
+    let request = Upkeep { retention: Retention::default(), limit: JOBS };
+    while store.upkeep(&request).await.expect("upkeep").more {}
+}
+
+/// The size of the schema in bytes, and its dead rows, after a vacuum.
+async fn look(database: &tokio_postgres::Client, schema: &str) -> (i64, i64) {
+    let tables =
+        format!("select relname::text from pg_class where relnamespace = '{schema}'::regnamespace and relkind = 'r'");
+    for row in database.query(&tables, &[]).await.expect("tables") {
+        let table: String = row.get(0);
+        database.batch_execute(&format!("vacuum {schema}.{table}")).await.expect("vacuum");
+    }
+    let sizes = format!(
+        "select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint, coalesce(sum(s.n_dead_tup), 0)::bigint
+         from pg_class c join pg_stat_user_tables s on s.relid = c.oid where s.schemaname = '{schema}'"
+    );
+    let row = database.query_one(&sizes, &[]).await.expect("sizes");
+    (row.get(0), row.get(1))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn churn_leaves_neither_dead_rows_nor_swollen_indexes() {
+    let (schema, clock) = (new_schema(), ManualClock::default());
+    let store = open(options(&url(), &schema).clock(clock.clone()).without_notifications()).await;
+    let database = admin(&url()).await;
+    let mut before = 0;
+    for number in 1..=CYCLES {
+        cycle(&*store, &clock).await;
+        // What autovacuum does once a minute on a server that is left alone.
+        if number % 5 == 0 {
+            let (size, _) = look(&database, &schema).await;
+            if number == WARM_UP {
+                before = size;
+            }
+        }
+    }
+    let (after, dead) = look(&database, &schema).await;
+    println!(
+        "{CYCLES} cycles of {JOBS} jobs: {before} bytes after {WARM_UP}, {after} bytes at the end, {dead} dead rows"
+    );
+    assert!(after - before <= GROWTH_MAX, "grew from {before} to {after} bytes");
+    assert!(dead < JOBS as i64, "{dead} dead rows after a vacuum");
+    let totals = store.totals().await.expect("totals");
+    assert_eq!((totals.accepted, totals.pruned), ((CYCLES * JOBS) as u64, (CYCLES * JOBS) as u64));
+}
