@@ -45,6 +45,8 @@ pub(super) struct Group {
     child: Option<Child>,
     leader: Option<Pid>,
     grace: Duration,
+    /// Whether it was asked to end: once is enough, and a second time may hit what it does about the first.
+    told: bool,
     counted: Option<One>,
 }
 
@@ -52,7 +54,7 @@ impl Group {
     /// Takes charge of a process that was started as the leader of its own group.
     pub(super) fn new(child: Child, grace: Duration, count: &Count) -> Self {
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Group { child: Some(child), leader, grace, counted: Some(count.one()) }
+        Group { child: Some(child), leader, grace, told: false, counted: Some(count.one()) }
     }
 
     /// Waits for the leader to end.
@@ -72,21 +74,28 @@ impl Group {
     ///
     /// Given up half-way, the rest is done in the background.
     pub(super) async fn end(mut self) {
+        self.tell();
         if let Some(child) = &mut self.child {
             end(child, self.leader, self.grace).await;
             self.child = None;
+        }
+    }
+
+    fn tell(&mut self) {
+        if self.child.is_some() && !std::mem::replace(&mut self.told, true) {
+            signal(self.leader, Signal::TERM);
         }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
+        // At once: the job may be about to run elsewhere.
+        self.tell();
         let Some(mut child) = self.child.take() else { return };
         let (leader, grace, counted) = (self.leader, self.grace, self.counted.take());
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
-                // At once: the job may be about to run elsewhere.
-                signal(leader, Signal::TERM);
                 runtime.spawn(async move {
                     end(&mut child, leader, grace).await;
                     drop(counted);
@@ -97,8 +106,8 @@ impl Drop for Group {
     }
 }
 
+/// Waits for a group that was asked to end, and makes it after the grace.
 async fn end(child: &mut Child, leader: Option<Pid>, grace: Duration) {
-    signal(leader, Signal::TERM);
     let _ = tokio::time::timeout(grace, child.wait()).await;
     // The leader may be gone and others of the group not; if all are, nobody is hit.
     signal(leader, Signal::KILL);

@@ -131,7 +131,7 @@ async fn no_shell_reads_the_arguments_unless_asked_to() {
 fn sleeper(place: &Place, on_term: &str) -> String {
     let (pid, term) = (place.path("pid"), place.path("term"));
     format!(
-        "trap 'echo told > {}; {on_term}' TERM\necho $$ > {}\nwhile :; do sleep 0.1; done",
+        "trap 'echo told > {}; {on_term}' TERM\necho $$ > {}\nwhile :; do sleep 30 & wait $!; done",
         term.display(),
         pid.display()
     )
@@ -220,7 +220,7 @@ async fn the_jobs_of_a_killed_worker_are_taken_over() {
     assert_eq!(job.result.expect("a result").decode::<u64>().expect("JSON"), 2);
     assert_eq!((job.attempt, job.failures), (2, 1));
     // What a killed worker leaves behind runs on: that is what the lease version is for.
-    let _ = Command::new("kill").args(["-9", orphan.trim()]).status();
+    let _ = Command::new("kill").args(["-9", "--", &format!("-{}", orphan.trim())]).status();
 }
 
 type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
