@@ -1,5 +1,15 @@
 //! What the `windlass` binary is made of.
 //!
-//! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`).
+//! The library `windlass` holds every rule. Here is what a person or another program touches: the command line (`cli`),
+//! the server (`serve`) with its HTTP API (`api`), a store that is reached through it (`remote`), workers that run
+//! programs or call URLs (`exec`), the JSON shapes that all of them speak (`wire`), and what shows that a store keeps its
+//! promises while everything around it fails (`torture`).
 
+pub mod api;
 pub mod cli;
+pub mod exec;
+mod outgoing;
+pub mod remote;
+pub mod serve;
+pub mod torture;
+pub mod wire;

@@ -3,17 +3,22 @@
 //! `cargo bench -p windlass --bench worker [-- JOBS]`. The store is part of what is measured; `--bench memory` measures
 //! it alone, and the first line here does the same work without a worker.
 
+use std::alloc::System;
 use std::time::{Duration, Instant};
 
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use windlass::store::{ClaimRequest, Settled};
 use windlass::{Client, Context, NewJob, Payload, QueueName, State, Worker, WorkerId};
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const BATCH: usize = 1000;
 const PICKUPS: usize = 2000;
 
 fn main() {
     let jobs = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(200_000);
-    println!("{:<28} {:>10} {:>14}", "", "jobs/s", "CPU µs a job");
+    println!("{:<28} {:>10} {:>14} {:>18}", "", "jobs/s", "CPU µs a job", "allocations a job");
     report(jobs, "bare store", single(bare(jobs)));
     for slots in [10, 100, 1000] {
         report(jobs, &format!("one thread, {slots} slots"), single(drained(jobs, slots)));
@@ -25,9 +30,37 @@ fn main() {
     println!("enqueue to handler, idle worker: p50 {:?}, p99 {:?}", at(0.5), at(0.99));
 }
 
-fn report(jobs: usize, what: &str, (wall, cpu): (Duration, Duration)) {
-    let rate = jobs as f64 / wall.as_secs_f64();
-    println!("{what:<28} {rate:>10.0} {:>14.2}", cpu.as_secs_f64() * 1e6 / jobs as f64);
+/// What a run took.
+struct Taken {
+    wall: Duration,
+    cpu: Duration,
+    allocations: usize,
+}
+
+/// Where a run began.
+struct Begun {
+    at: Instant,
+    cpu: Duration,
+    allocations: usize,
+}
+
+impl Begun {
+    fn now() -> Self {
+        let stats = COUNTING.stats();
+        Begun { at: Instant::now(), cpu: cpu_time(), allocations: stats.allocations + stats.reallocations }
+    }
+
+    fn taken(&self) -> Taken {
+        let now = Begun::now();
+        Taken { wall: now.at - self.at, cpu: now.cpu - self.cpu, allocations: now.allocations - self.allocations }
+    }
+}
+
+fn report(jobs: usize, what: &str, taken: Taken) {
+    let each = |all: f64| all / jobs as f64;
+    let (cpu, allocations) = (each(taken.cpu.as_secs_f64() * 1e6), each(taken.allocations as f64));
+    let rate = jobs as f64 / taken.wall.as_secs_f64();
+    println!("{what:<28} {rate:>10.0} {cpu:>14.2} {allocations:>18.1}");
 }
 
 /// The time that all threads of this process spent so far; zero where it cannot be read.
@@ -60,17 +93,17 @@ async fn filled(jobs: usize) -> Client {
 }
 
 /// The same claims and settlements, without a worker around them.
-async fn bare(jobs: usize) -> (Duration, Duration) {
+async fn bare(jobs: usize) -> Taken {
     let client = filled(jobs).await;
     let worker = WorkerId::new("bench").expect("a name");
     let request = ClaimRequest::new(worker, QueueName::default(), BATCH);
-    let (begun, cpu) = (Instant::now(), cpu_time());
+    let begun = Begun::now();
     let mut settled = 0;
     loop {
         let claimed = client.store().claim(&request).await.expect("claim");
         if claimed.is_empty() {
             assert!(settled >= jobs);
-            return (begun.elapsed(), cpu_time() - cpu);
+            return begun.taken();
         }
         let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
         let answers = client.store().settle(&settlements).await.expect("settle");
@@ -78,17 +111,17 @@ async fn bare(jobs: usize) -> (Duration, Duration) {
     }
 }
 
-async fn drained(jobs: usize, slots: usize) -> (Duration, Duration) {
+async fn drained(jobs: usize, slots: usize) -> Taken {
     let client = filled(jobs).await;
     let total = jobs.div_ceil(BATCH) * BATCH;
     let worker = Worker::new(&client).queue("default", slots).handle_raw("noop", async |_, _: Context| Ok(()));
-    let (begun, cpu) = (Instant::now(), cpu_time());
+    let begun = Begun::now();
     let running = worker.start().await.expect("start");
     let completed = usize::from(State::Completed.number());
     while client.totals().await.expect("totals").states[completed] < total as u64 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let taken = (begun.elapsed(), cpu_time() - cpu);
+    let taken = begun.taken();
     assert_eq!(running.stop().await.settled, total);
     taken
 }

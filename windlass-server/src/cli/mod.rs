@@ -1,16 +1,57 @@
-//! The command line: one file per command.
+//! The command line: one file or folder for each command.
+//!
+//! Every command works on `Arc<dyn Store>`, however it is reached (`connect.rs`), and prints through `output.rs`: data on
+//! standard output, everything else on standard error. How a command ends is decided in `exit.rs`.
 
 mod bench;
+mod bulk;
+mod completions;
+mod connect;
+mod detail;
+mod dlq;
+mod doctor;
+mod enqueue;
+mod enqueue_file;
+mod exit;
+mod filter;
+mod interrupt;
+mod job_args;
+mod jobs;
+mod output;
+mod parse;
+mod queues;
+mod rows;
+mod run;
+mod schedules;
+mod stats;
+mod store;
+mod table;
+mod token;
+mod top;
+mod torture;
+mod wait;
+mod worker;
+mod workers;
+mod workflows;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Durable background jobs.
 #[derive(Debug, Parser)]
-#[command(name = "windlass", version, about, propagate_version = true)]
+#[command(name = "windlass", version, about, propagate_version = true, max_term_width = 100, disable_help_flag = true)]
+#[command(after_help = "\
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict or stale, 5 not allowed,
+  6 unreachable, 7 wait timed out, 8 waited for a job that ended badly,
+  9 proved nothing, 130 interrupted.")]
 struct Cli {
+    #[command(flatten)]
+    reach: connect::Reach,
+    // The long form of clap's own flag spreads every option over several lines: not even a list's help fits a screen.
+    /// Print help
+    #[arg(short, long, global = true, action = clap::ArgAction::HelpShort, help_heading = "Global options")]
+    help: Option<bool>,
     #[command(subcommand)]
     command: Command,
 }
@@ -19,8 +60,50 @@ struct Cli {
 enum Command {
     /// Measure a store on this machine
     Bench(bench::Arguments),
+    /// Print what a shell needs to complete commands
+    Completions(completions::Arguments),
+    /// Look at the dead-letter queue, send jobs back or remove them
+    Dlq(dlq::Arguments),
+    /// The second worker process of a demonstration
+    #[command(hide = true)]
+    DemoWorker(run::DemoWorker),
+    /// Look for what is wrong, and say what to do
+    Doctor(doctor::Arguments),
+    /// Enqueue a job, or the jobs of a file
+    Enqueue(Box<enqueue::Arguments>),
+    /// Look at jobs, wait for them, act on them
+    Jobs(Box<jobs::Arguments>),
+    /// Print the description of the HTTP API
+    #[command(after_help = "Example:\n  windlass openapi > openapi.json")]
+    Openapi,
+    /// Look at queues, pause, resume or purge them
+    Queues(queues::Arguments),
+    /// Serve the API of a store, do its upkeep and deliver its webhooks
+    Run(run::Arguments),
+    /// Make, look at, pause or fire recurring work
+    Schedules(schedules::Arguments),
+    /// Print the numbers of the whole store
+    Stats(stats::Arguments),
+    /// Migrate, check, copy or prune the store itself
+    Store(store::Arguments),
+    /// Make tokens and secrets for the configuration of a server
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Watch queues, workers and failures live
+    Top(top::Arguments),
+    /// Kill and disturb everything around a store, and check that it keeps its promises
+    Torture(torture::Arguments),
+    /// One process of a torture run
+    #[command(hide = true)]
+    TortureProcess,
     /// Print the version
     Version,
+    /// Run jobs with any program or URL
+    Worker(worker::Arguments),
+    /// List the workers that live
+    Workers(workers::Arguments),
+    /// Start, look at, cancel or requeue graphs of jobs
+    Workflows(workflows::Arguments),
 }
 
 /// Parses the arguments of the process, does what they say, and tells what went wrong.
@@ -31,22 +114,49 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime.block_on(run(cli)),
         Err(error) => Err(anyhow::Error::new(error).context("cannot start")),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Nothing is left to do when standard error is closed too.
-            let _ = writeln!(std::io::stderr(), "windlass: {error:#}");
-            ExitCode::FAILURE
-        }
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    let Some(exit) = exit::code(&error) else { return ExitCode::SUCCESS };
+    output::say(format!("windlass: {}", table::clean_lines(&exit::words(&error))));
+    if let Some(advice) = exit::advice(&error) {
+        output::say(format!("  → {advice}"));
     }
+    ExitCode::from(exit as u8)
+}
+
+/// The whole command line, for completions and documents.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 async fn run(cli: Cli) -> anyhow::Result<()> {
+    let reach = &cli.reach;
     match cli.command {
         Command::Bench(arguments) => bench::run(arguments).await,
+        Command::Completions(arguments) => completions::run(&arguments, command()),
+        Command::Dlq(arguments) => dlq::run(reach, arguments).await,
+        Command::Doctor(arguments) => doctor::run(reach, arguments).await,
+        Command::Enqueue(arguments) => enqueue::run(reach, *arguments).await,
+        Command::Jobs(arguments) => jobs::run(reach, *arguments).await,
+        Command::Openapi => {
+            use std::io::Write;
+            Ok(writeln!(std::io::stdout(), "{}", crate::api::document().trim_end())?)
+        }
+        Command::Queues(arguments) => queues::run(reach, arguments).await,
+        Command::Schedules(arguments) => schedules::run(reach, arguments).await,
+        Command::Stats(arguments) => stats::run(reach, arguments).await,
+        Command::Store(arguments) => store::run(reach, arguments).await,
+        Command::Top(arguments) => top::run(reach, arguments).await,
+        Command::DemoWorker(arguments) => run::demo_worker(reach, arguments).await,
+        Command::Run(arguments) => run::run(reach, arguments).await,
+        Command::Token(command) => token::run(command),
+        Command::Worker(arguments) => worker::run(reach, arguments).await,
+        Command::Torture(arguments) => torture::run(reach, arguments).await,
+        Command::TortureProcess => crate::torture::process::main().await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
+        Command::Workers(arguments) => workers::run(reach, arguments).await,
+        Command::Workflows(arguments) => workflows::run(reach, arguments).await,
     }
 }

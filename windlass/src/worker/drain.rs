@@ -179,7 +179,7 @@ async fn claim_one(shared: &Shared, rotation: &mut Rotation) -> Result<Option<Cl
     }
     let request = ClaimRequest {
         queues: order.into_iter().map(|queue| (shared.queues[queue].name.clone(), 1)).collect(),
-        types: Some(shared.types.clone()),
+        types: shared.types.clone(),
         limit: 1,
         lease_time: Some(shared.settings.lease_time),
         worker: shared.id.clone(),

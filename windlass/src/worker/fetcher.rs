@@ -106,7 +106,7 @@ impl Fetcher {
         let queues = shares.into_iter().map(|(queue, share)| (shared.queues[queue].name.clone(), share)).collect();
         ClaimRequest {
             queues,
-            types: Some(shared.types.clone()),
+            types: shared.types.clone(),
             limit,
             lease_time: Some(shared.settings.lease_time),
             worker: shared.id.clone(),
@@ -185,7 +185,7 @@ impl Fetcher {
 /// The attempt of a claimed job. A store that gives what was not asked for loses it to the lease's expiry.
 pub(super) fn attempt_of(shared: &Arc<Shared>, claimed: Claimed, sent: Instant) -> Option<Arc<Attempt>> {
     let spec = &claimed.job.spec;
-    let (handler, queue) = (shared.handlers.get(&spec.job_type), shared.queue_of(&spec.queue));
+    let (handler, queue) = (shared.handler_of(&spec.job_type), shared.queue_of(&spec.queue));
     let Some((handler, queue)) = handler.zip(queue) else {
         tracing::error!(job.id = %claimed.job.id, "the store gave a job that was not asked for");
         return None;
@@ -193,7 +193,7 @@ pub(super) fn attempt_of(shared: &Arc<Shared>, claimed: Claimed, sent: Instant) 
     let waited = claimed.job.started_at.zip(claimed.job.scheduled_at);
     let waited = waited.map_or(Duration::ZERO, |(started, scheduled)| started.since(scheduled));
     handler.metrics[queue].claimed(waited);
-    Some(Arc::new(Attempt::new(claimed, sent, Arc::clone(&shared.around), Arc::clone(handler), queue)))
+    Some(Arc::new(Attempt::new(claimed, sent, Arc::clone(&shared.around), handler, queue)))
 }
 
 /// Passes the store's hints on to whom they concern, until the worker is finished.

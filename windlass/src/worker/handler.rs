@@ -1,10 +1,11 @@
 //! A registered handler, its types erased: bytes in, result or failure out.
 
 use std::any::TypeId;
+use std::collections::HashMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -77,6 +78,50 @@ where
             handler(attempt.job().spec.payload.clone(), context).await.and_then(|result| encode(&result))
         })
     })
+}
+
+/// A handler of jobs of any payload, whose result is kept as it is.
+pub(super) fn plain<S, F, Fut>(state: Arc<S>, handler: F) -> Arc<Call>
+where
+    S: Send + Sync + 'static,
+    F: Fn(Payload, Context<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = HandlerResult> + Send + 'static,
+{
+    Arc::new(move |attempt| {
+        let context = Context::new(Arc::clone(&state), Arc::clone(&attempt));
+        Box::pin(handler(attempt.job().spec.payload.clone(), context))
+    })
+}
+
+/// The handler of every type that has none of its own, made into one for each type that comes along.
+pub(super) struct AnyHandler {
+    call: Arc<Call>,
+    made: Mutex<HashMap<JobType, Arc<Handler>>>,
+}
+
+/// Types beyond this many share one line of metrics: whoever enqueues chooses the names.
+const ANY_TYPES_MAX: usize = 1000;
+
+impl AnyHandler {
+    pub(super) fn new(call: Arc<Call>) -> Self {
+        AnyHandler { call, made: Mutex::new(HashMap::new()) }
+    }
+
+    /// The handler for a type; `metrics` makes those of a new one.
+    pub(super) fn of(&self, job_type: &JobType, metrics: impl Fn(&JobType) -> Vec<JobMetrics>) -> Arc<Handler> {
+        let mut made = self.made.lock().expect("nothing panics while it holds this lock");
+        let shared = made.len() >= ANY_TYPES_MAX && !made.contains_key(job_type);
+        let key = if shared { JobType::new("other").expect("the name is plain") } else { job_type.clone() };
+        let handler = made.entry(key).or_insert_with_key(|key| {
+            Arc::new(Handler {
+                job_type: key.clone(),
+                call: Arc::clone(&self.call),
+                backoff: None,
+                metrics: metrics(key),
+            })
+        });
+        Arc::clone(handler)
+    }
 }
 
 /// Reads a payload. What it says about one that does not read holds nothing of the payload itself.

@@ -34,13 +34,14 @@ pub use handler::HandlerResult;
 pub use middleware::{Middleware, Next};
 pub use schedules::LeftSchedules;
 pub use shutdown::{Running, Stop, Stopped};
+pub use upkeep::upkeep_until;
 
 use self::context::Around;
 use self::drain::Crash;
-use self::handler::{BackoffFunction, Call, Handler};
+use self::handler::{AnyHandler, BackoffFunction, Call, Handler};
 use self::middleware::Hooks;
 use self::settings::Settings;
-use self::shared::{Served, Shared};
+use self::shared::{Handlers, Served, Shared};
 use crate::client::{Client, Schedule};
 use crate::error::{Error, Result};
 use crate::job::{Failure, Job, JobRecord, JobType, Outcome, Payload, QueueName, State, WorkerId};
@@ -91,6 +92,7 @@ pub struct Worker<S = ()> {
 struct Plan {
     queues: Vec<(String, usize, u32)>,
     handlers: BTreeMap<String, Registered>,
+    any: Option<Arc<Call>>,
     middleware: Vec<Arc<dyn Middleware>>,
     hooks: Hooks,
     schedules: Vec<Schedule>,
@@ -112,7 +114,7 @@ impl Worker<()> {
 
     /// Gives handlers something to share: clients, pools, configuration. Comes before the handlers that use it.
     pub fn with_state<S: Send + Sync + 'static>(mut self, state: S) -> Worker<S> {
-        if !self.plan.handlers.is_empty() {
+        if !self.plan.handlers.is_empty() || self.plan.any.is_some() {
             self.plan.note("handlers", "with_state must come before handle");
         }
         Worker { client: self.client, state: Arc::new(state), plan: self.plan, crash: self.crash }
@@ -144,6 +146,36 @@ impl<S: Send + Sync + 'static> Worker<S> {
     {
         let call = handler::raw(Arc::clone(&self.state), handler);
         self.plan.register(job_type, call);
+        self
+    }
+}
+
+impl<S: Send + Sync + 'static> Worker<S> {
+    /// Runs jobs of these types with one async function of their payload as it is; so is the result it returns.
+    pub fn handle_types<T, F, Fut>(mut self, types: impl IntoIterator<Item = T>, handler: F) -> Self
+    where
+        T: AsRef<str>,
+        F: Fn(Payload, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = HandlerResult> + Send + 'static,
+    {
+        let call = handler::plain(Arc::clone(&self.state), handler);
+        for job_type in types {
+            self.plan.register(job_type.as_ref(), Arc::clone(&call));
+        }
+        self
+    }
+
+    /// Runs jobs of every type that has no handler of its own, as [`handle_types`](Self::handle_types) does.
+    ///
+    /// For what can run anything: a shell, a forwarder. A worker with this claims jobs of any type.
+    pub fn handle_any<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Payload, Context<S>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = HandlerResult> + Send + 'static,
+    {
+        if self.plan.any.replace(handler::plain(Arc::clone(&self.state), handler)).is_some() {
+            self.plan.note("handlers", "there are two for any type");
+        }
         self
     }
 }
@@ -204,6 +236,12 @@ impl<S> Worker<S> {
     /// How often to do upkeep; every second unless set, and never less often.
     pub fn upkeep_interval(mut self, interval: Duration) -> Self {
         self.plan.settings.upkeep_interval = interval.min(Duration::from_secs(1)).max(Duration::from_millis(1));
+        self
+    }
+
+    /// Leaves upkeep to others: a server that does it, or workers that may.
+    pub fn without_upkeep(mut self) -> Self {
+        self.plan.settings.upkeep = false;
         self
     }
 
@@ -309,9 +347,11 @@ impl<S> Worker<S> {
             let (call, backoff) = (Arc::clone(&registered.call), registered.backoff.clone());
             handlers.insert(job_type.clone(), Arc::new(Handler { job_type, call, backoff, metrics }));
         }
-        if handlers.is_empty() {
+        let any = plan.any.clone().map(AnyHandler::new);
+        if handlers.is_empty() && any.is_none() {
             return Err(Error::invalid("handlers", "a worker needs at least one"));
         }
+        let handlers = Handlers { own: handlers, any };
         let around = Around { client: self.client.clone(), stopping: CancellationToken::new() };
         let id = worker_id(&plan.settings.host);
         let middleware: Arc<[Arc<dyn Middleware>]> = plan.middleware.clone().into();

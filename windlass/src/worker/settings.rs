@@ -23,6 +23,8 @@ pub(super) struct Settings {
     pub(super) beat_every: Option<Duration>,
     pub(super) poll_interval: Duration,
     pub(super) grace: Duration,
+    /// Whether it does upkeep at all.
+    pub(super) upkeep: bool,
     pub(super) upkeep_interval: Duration,
     pub(super) retention: Retention,
     pub(super) concurrency: Option<usize>,
@@ -51,6 +53,7 @@ impl Default for Settings {
             beat_every: None,
             poll_interval: POLL_INTERVAL,
             grace: GRACE,
+            upkeep: true,
             upkeep_interval: UPKEEP_INTERVAL,
             retention: Retention::default(),
             concurrency: None,

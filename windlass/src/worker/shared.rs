@@ -9,10 +9,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::context::{Around, Attempt, Order};
-use super::handler::Handler;
+use super::handler::{AnyHandler, Handler};
 use super::middleware::{Hooks, Middleware};
 use super::settings::Settings;
 use crate::job::{JobType, LeaseKey, QueueName, WorkerId};
+use crate::observe::JobMetrics;
 use crate::store::{ServedQueue, Store, WorkerReport};
 
 /// What the parts of a running worker share.
@@ -23,8 +24,9 @@ pub(super) struct Shared {
     pub(super) queues: Vec<Served>,
     /// How many handlers may run at once in all.
     pub(super) capacity: usize,
-    pub(super) handlers: HashMap<JobType, Arc<Handler>>,
-    pub(super) types: Vec<JobType>,
+    handlers: Handlers,
+    /// The types it claims; `None` for any.
+    pub(super) types: Option<Vec<JobType>>,
     pub(super) middleware: Arc<[Arc<dyn Middleware>]>,
     pub(super) hooks: Hooks,
     pub(super) held: Held,
@@ -43,6 +45,14 @@ pub(super) struct Shared {
     pub(super) finished: CancellationToken,
     pub(super) tally: Tally,
     random: Mutex<fastrand::Rng>,
+}
+
+/// The handlers of a worker.
+pub(super) struct Handlers {
+    /// By type.
+    pub(super) own: HashMap<JobType, Arc<Handler>>,
+    /// For every other type, if there is one.
+    pub(super) any: Option<AnyHandler>,
 }
 
 /// A queue that is served, and how much of it runs.
@@ -89,12 +99,12 @@ impl Shared {
         settings: Settings,
         around: Around,
         queues: Vec<Served>,
-        handlers: HashMap<JobType, Arc<Handler>>,
+        handlers: Handlers,
         middleware: Arc<[Arc<dyn Middleware>]>,
         hooks: Hooks,
     ) -> Self {
         let slots: usize = queues.iter().map(|queue| queue.slots).sum();
-        let types = handlers.keys().cloned().collect();
+        let types = handlers.any.is_none().then(|| handlers.own.keys().cloned().collect());
         let random = settings.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
         Shared {
             id,
@@ -171,8 +181,16 @@ impl Shared {
             id: self.id.clone(),
             host: self.settings.host.clone(),
             queues: self.queues.iter().map(served).collect(),
-            types: Some(self.types.clone()),
+            types: self.types.clone(),
         }
+    }
+
+    /// Who runs jobs of this type, if anybody here does.
+    pub(super) fn handler_of(&self, job_type: &JobType) -> Option<Arc<Handler>> {
+        let metrics =
+            |job_type: &JobType| self.queues.iter().map(|queue| JobMetrics::new(&queue.name, job_type)).collect();
+        let any = || self.handlers.any.as_ref().map(|any| any.of(job_type, metrics));
+        self.handlers.own.get(job_type).cloned().or_else(any)
     }
 }
 

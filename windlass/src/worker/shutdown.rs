@@ -64,6 +64,11 @@ impl Running {
         &self.stop.shared.id
     }
 
+    /// How many handlers run now.
+    pub fn busy(&self) -> usize {
+        self.stop.shared.busy()
+    }
+
     /// A handle that stops the worker from elsewhere.
     pub fn stop_handle(&self) -> Stop {
         self.stop.clone()

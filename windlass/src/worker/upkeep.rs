@@ -3,6 +3,7 @@
 //! Expired leases, ended lifetimes, due schedules and old jobs, about once a second; and, less often, the worker's word
 //! that it lives.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use super::shared::Shared;
 use crate::error::Result;
 use crate::job::State;
 use crate::observe;
-use crate::store::{QueueRecord, Upkeep};
+use crate::store::{QueueRecord, Retention, Store, Upkeep};
 
 /// A worker counts as alive for 30 s after its last word: two words may be lost.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(10);
+/// How often a process without handlers does upkeep (rule L7).
+const EVERY: Duration = Duration::from_secs(1);
 /// Rows of one kind in one step: a short transaction.
 const STEP: usize = 1000;
 /// Steps without a pause, after which others get a turn.
@@ -23,7 +26,8 @@ const STEPS_MAX: usize = 20;
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut announce_at = tokio::time::Instant::now();
     loop {
-        if let Err(error) = step(&shared).await {
+        let upkeep = if shared.settings.upkeep { step(&shared).await } else { Ok(()) };
+        if let Err(error) = upkeep {
             observe::store_error("upkeep");
             tracing::warn!(%error, "upkeep failed; trying again");
         }
@@ -41,11 +45,33 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// Does the upkeep of a store until `signal` resolves, for a process that runs no handlers.
+///
+/// Every worker does it too; several at once do no harm, but each prunes by its own retention.
+pub async fn upkeep_until(store: &dyn Store, retention: Retention, signal: impl Future) {
+    let mut signal = std::pin::pin!(signal);
+    loop {
+        if let Err(error) = steps(store, retention).await {
+            observe::store_error("upkeep");
+            tracing::warn!(%error, "upkeep failed; trying again");
+        }
+        // Up to a quarter less, so that processes that began together do not stay in step.
+        let pause = EVERY.mul_f64(1.0 - fastrand::f64() / 4.0);
+        if tokio::time::timeout(pause, &mut signal).await.is_ok() {
+            return;
+        }
+    }
+}
+
 /// Does what upkeep there is, up to a bound.
 pub(super) async fn step(shared: &Shared) -> Result<()> {
-    let request = Upkeep { limit: STEP, retention: shared.settings.retention };
+    steps(&**shared.store(), shared.settings.retention).await
+}
+
+async fn steps(store: &dyn Store, retention: Retention) -> Result<()> {
+    let request = Upkeep { limit: STEP, retention };
     for _ in 0..STEPS_MAX {
-        let report = shared.store().upkeep(&request).await?;
+        let report = store.upkeep(&request).await?;
         observe::upkeep("lifetimes", report.lifetimes);
         observe::upkeep("expired", report.expired);
         observe::upkeep("fired", report.fired);

@@ -189,7 +189,50 @@ async fn w2_a_refused_completion_fails_the_job(setup: Setup) {
     assert_eq!(running.stop().await.abandoned, 0);
 }
 
+async fn n1b_a_handler_of_any_type_takes_what_no_other_does(setup: Setup) {
+    let worker = setup
+        .worker(2)
+        .handle_types(["own", "other"], async |_, _: Context| Ok(Some(Payload::json("typed")?)))
+        .handle_any(async |payload: Payload, _: Context| Ok(Some(payload)));
+    let payload = Payload::bytes("text/plain", "as it is").expect("bytes");
+    let jobs = ["own", "other", "strange"].map(|name| NewJob::new(name, payload.clone()));
+    let jobs = setup.client.enqueue_all(jobs).await.expect("enqueue");
+    let running = worker.start().await.expect("start");
+    for (job, expected) in
+        jobs.iter().zip([Payload::json("typed").expect("json"), Payload::json("typed").expect("json"), payload])
+    {
+        assert_eq!(setup.reaches(job.id, State::Completed).await.result, Some(expected));
+    }
+    until("it said that it takes any type", || async {
+        setup.client.store().workers().await.expect("workers").iter().any(|worker| worker.types.is_none())
+    })
+    .await;
+    running.stop().await;
+}
+
+async fn l7_upkeep_needs_no_worker(setup: Setup) {
+    let id = setup.number(1).await;
+    let store = setup.client.store();
+    let worker = windlass::WorkerId::new("gone").expect("a name");
+    let request = windlass::store::ClaimRequest::new(worker, windlass::QueueName::default(), 1);
+    assert_eq!(store.claim(&request).await.expect("claim").len(), 1);
+    setup.clock.advance(Duration::from_secs(3600));
+    // A worker that leaves it to others leaves it.
+    let running =
+        setup.worker(1).without_upkeep().handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    until("it lives", || async { !setup.client.store().workers().await.expect("workers").is_empty() }).await;
+    running.stop().await;
+    assert_eq!(setup.client.job(id).await.expect("a job").state, State::Running);
+    let back = setup.reaches(id, State::Scheduled);
+    tokio::select! {
+        _ = windlass::worker::upkeep_until(&**store, Default::default(), std::future::pending::<()>()) => {}
+        job = back => assert_eq!(job.failures, 1),
+    }
+}
+
 on_every_store!(
+    l7_upkeep_needs_no_worker,
+    n1b_a_handler_of_any_type_takes_what_no_other_does,
     n1_no_more_handlers_than_slots_and_no_claim_without_one,
     n1_the_total_is_bounded_and_shared_by_weight,
     n1_strict_serves_the_first_queue_first,

@@ -13,11 +13,11 @@ use windlass::workflow::Submission;
 use super::load;
 
 /// How fast the fastest store may drain; so many jobs are put there for each second of a cycle.
-const DRAIN_PER_SECOND: usize = 120_000;
+pub(super) const DRAIN_PER_SECOND: usize = 120_000;
 /// How far producers may run ahead in an end-to-end run, in batches for each caller.
 const AHEAD: usize = 20;
 /// Between two jobs of a pickup run: longer than a pickup takes, so that the claimer waits each time.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 /// How long a claimer without a hint waits before it looks again.
 const POLL: Duration = Duration::from_millis(50);
 

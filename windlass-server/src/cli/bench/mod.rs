@@ -3,7 +3,9 @@
 mod load;
 mod measure;
 mod raw;
+mod runtime;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,6 +13,7 @@ use clap::{Args, ValueEnum};
 use windlass::store::{self, Store};
 
 use self::measure::{Measurement, Setting};
+use crate::remote::HttpStore;
 
 /// What `windlass bench` takes.
 #[derive(Debug, Args)]
@@ -18,7 +21,7 @@ pub(crate) struct Arguments {
     /// What to measure
     #[arg(value_enum)]
     op: Op,
-    /// The store: memory:, sqlite:PATH or postgres://…; it should be empty
+    /// The store: memory:, sqlite:PATH, postgres://… or a server's http://…; it should be empty
     #[arg(long, env = "WINDLASS_STORE")]
     store: String,
     /// Concurrent callers
@@ -54,6 +57,14 @@ enum Op {
     E2e,
     /// From the call of enqueue to the claim of a waiting claimer
     Pickup,
+    /// Let a worker with --callers slots run waiting no-op jobs
+    Drain,
+    /// Store batches while a worker with --callers slots runs them
+    Work,
+    /// From the call of enqueue to the handler of an idle worker
+    Idle,
+    /// Keep --callers jobs in flight in one worker: memory
+    Hold,
     /// The limits of the machine and of the database itself
     Raw,
 }
@@ -77,7 +88,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let measurements = match arguments.op {
         Op::Raw => raw::measure(&setting).await?,
         op => {
-            let opened = store::open(&setting.store).await;
+            let opened = open(&setting.store).await;
             let store = opened.with_context(|| format!("cannot open {}", store::redacted(&setting.store)))?;
             vec![measure_store(op, store, &setting).await?]
         }
@@ -85,7 +96,15 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     print(&measurements, arguments.output)
 }
 
-async fn measure_store(op: Op, store: std::sync::Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+/// Opens a store, or reaches one through a server.
+async fn open(url: &str) -> windlass::Result<Arc<dyn Store>> {
+    match url.starts_with("http") {
+        true => Ok(Arc::new(HttpStore::connect(url, std::env::var("WINDLASS_TOKEN").ok())?)),
+        false => store::open(url).await,
+    }
+}
+
+async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     load::finished(store.as_ref(), setting.finished, setting).await?;
     load::waiting(store.as_ref(), setting.backlog, setting).await?;
     match op {
@@ -93,6 +112,10 @@ async fn measure_store(op: Op, store: std::sync::Arc<dyn Store>, setting: &Setti
         Op::Cycle => measure::cycle(store, setting).await,
         Op::E2e => measure::end_to_end(store, setting).await,
         Op::Pickup => measure::pickup(store, setting).await,
+        Op::Drain => runtime::drain(store, setting).await,
+        Op::Work => runtime::work(store, setting).await,
+        Op::Idle => runtime::idle(store, setting).await,
+        Op::Hold => runtime::hold(store, setting).await,
         Op::Raw => unreachable!("raw opens no store"),
     }
 }

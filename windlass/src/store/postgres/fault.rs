@@ -119,8 +119,9 @@ fn classify(code: &str) -> Class {
     match code {
         // Asked to go while it worked: whether the commit came first is not known.
         "57P01" | "57P02" | "57P03" | "57P05" => Class::Unavailable { known: false },
-        // Cancelled by a timeout, lost against another, a read-only server, out of resources.
-        "57014" | "40001" | "40P01" | "25006" | "55P03" => Class::Unavailable { known: true },
+        // Cancelled by a timeout, ended between two statements of a transaction, lost against another, a read-only server,
+        // out of resources.
+        "57014" | "25P03" | "40001" | "40P01" | "25006" | "55P03" => Class::Unavailable { known: true },
         code if code.starts_with("53") => Class::Unavailable { known: true },
         code if code.starts_with("08") || code.starts_with("58") || code.starts_with("XX") => {
             Class::Unavailable { known: false }
@@ -146,5 +147,16 @@ fn problem(error: &tokio_postgres::Error) -> String {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d6_a_transaction_that_the_server_gave_up_on_wrote_nothing() {
+        let class = classify("25P03");
+        assert!(matches!(class, Class::Unavailable { known: true }));
     }
 }

@@ -186,24 +186,42 @@ enum Ended {
     Cut,
 }
 
-async fn listen(dial: &Dial, store: &Weak<Inner>, away: &mut Duration) -> Ended {
-    let Ok((client, mut heard, task)) = open(dial).await else { return Ended::Cut };
-    let listen = format!("listen {}", dial.channel);
-    if client.batch_execute(&listen).await.is_err() || notify(&client, &dial.channel, &dial.own).await.is_err() {
-        return Ended::Cut;
-    }
+/// Whether a word sent to oneself arrives.
+pub(super) async fn is_heard(dial: &Dial) -> Result<bool, tokio_postgres::Error> {
+    let (client, mut heard, task) = open(dial).await?;
+    let answer = test(dial, &client, &mut heard).await;
+    task.abort();
+    Ok(matches!(answer?, Tested::Heard))
+}
+
+enum Tested {
+    Heard,
+    /// It never came, though the connection stands.
+    Silent,
+    Cut,
+}
+
+/// Listens, sends itself a word and waits for it.
+async fn test(dial: &Dial, client: &Client, heard: &mut Heard) -> Result<Tested, tokio_postgres::Error> {
+    client.batch_execute(&format!("listen {}", dial.channel)).await?;
+    notify(client, &dial.channel, &dial.own).await?;
     let own_word = async {
         while let Some(text) = heard.recv().await {
             if text == dial.own {
-                return true;
+                return Tested::Heard;
             }
         }
-        false
+        Tested::Cut
     };
-    match tokio::time::timeout(TEST_WAIT, own_word).await {
-        Ok(true) => {}
-        Ok(false) => return Ended::Cut,
-        Err(_) => return Ended::Pooled,
+    Ok(tokio::time::timeout(TEST_WAIT, own_word).await.unwrap_or(Tested::Silent))
+}
+
+async fn listen(dial: &Dial, store: &Weak<Inner>, away: &mut Duration) -> Ended {
+    let Ok((client, mut heard, task)) = open(dial).await else { return Ended::Cut };
+    match test(dial, &client, &mut heard).await {
+        Ok(Tested::Heard) => {}
+        Ok(Tested::Cut) | Err(_) => return Ended::Cut,
+        Ok(Tested::Silent) => return Ended::Pooled,
     }
     *away = AWAY_MIN;
     loop {

@@ -51,6 +51,7 @@ use self::fault::{Fault, Tries};
 use self::floors::Floors;
 use self::lanes::Lanes;
 use self::link::Link;
+pub use self::migrate::SCHEMA_VERSION;
 use super::answer::*;
 use super::request::*;
 use super::{Store, request};
@@ -63,8 +64,6 @@ use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
 
-/// The step of the schema that this program works with.
-pub const SCHEMA_VERSION: u32 = migrate::NEWEST;
 /// How many hints a slow listener may fall behind; it is then told so, and looks for itself.
 const WAKES_KEPT: usize = 1024;
 
@@ -119,12 +118,7 @@ impl PostgresStore {
 
     /// Opens a store as the options say.
     pub async fn with(mut options: PostgresOptions) -> Result<Self> {
-        let dial = listen::Dial {
-            config: options.config.clone(),
-            tls: options.tls.clone(),
-            channel: listen::channel(&options.schema),
-            own: uuid::Uuid::new_v4().simple().to_string(),
-        };
+        let dial = dial(&options);
         let pooled = look_for_pooler(&options, &dial).await?;
         options.pooled = Some(pooled);
         let pool = link::pool(&options)?;
@@ -165,13 +159,27 @@ impl PostgresStore {
     /// The statements that take a schema of this name from the step it is at to [`SCHEMA_VERSION`]; none if it is there.
     ///
     /// The step is the highest `number` in its table `migration`. A schema that is newer than this program is refused.
-    pub fn sql_from(schema: &str, step: u32) -> Result<String> {
+    pub fn sql_from(schema: &str, step: usize) -> Result<String> {
         config::check_schema(schema)?;
         if step > SCHEMA_VERSION {
             let known = format!("must be at most {SCHEMA_VERSION}, which this program knows; use a newer program");
             return Err(Error::invalid("step", known));
         }
         Ok(migrate::sql(schema, step))
+    }
+
+    /// The schema that holds the store.
+    pub fn schema(&self) -> &str {
+        &self.inner.schema
+    }
+
+    /// Whether notifications arrive; they do not behind a transaction pooler, and then jobs are found by polling.
+    pub async fn hears_notifications(&self) -> Result<bool> {
+        if self.options.pooled == Some(true) {
+            return Ok(false);
+        }
+        let heard = listen::is_heard(&dial(&self.options)).await;
+        heard.map_err(|error| Fault::from(error).into_error("listen for notifications"))
     }
 
     /// Removes the schema and everything in it, for tests.
@@ -197,6 +205,15 @@ async fn look_for_pooler(options: &PostgresOptions, dial: &listen::Dial) -> Resu
         );
     }
     Ok(pooled)
+}
+
+fn dial(options: &PostgresOptions) -> listen::Dial {
+    listen::Dial {
+        config: options.config.clone(),
+        tls: options.tls.clone(),
+        channel: listen::channel(&options.schema),
+        own: uuid::Uuid::new_v4().simple().to_string(),
+    }
 }
 
 /// A number for a schema's lock: FNV-1a, which every process computes alike.

@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::{stored_version, time};
+use super::columns::{read_version, stored_version, time};
 use super::fault::{Answer, Fault};
 use super::held::Hold;
 use super::rows::{FLAG_NOTE, Place};
@@ -17,23 +17,22 @@ use crate::job::{JobRecord, JobType, Lease, Priority, QueueName, State};
 use crate::store::answer::Claimed;
 use crate::store::new_lease_token;
 use crate::store::request::ClaimRequest;
+use crate::time::Timestamp;
 
 /// How many rows of a lane are read at once beyond its share of the claim.
 const READ_AHEAD: usize = 4;
+/// Before every place of a lane.
+const START: (i64, i64) = (i64::MIN, 0);
+/// How many columns of a row are the job's; those of `waiting` follow.
+const JOB: usize = 15;
 
 /// A waiting job that may be claimed.
-#[derive(Clone, Copy)]
 struct Head {
     at: i64,
     seq: i64,
     kind: i64,
-    deadline: Option<i64>,
     flags: i64,
-    attempt: u32,
-    failures: u32,
-    lost: u32,
-    generation: u32,
-    version: i64,
+    job: JobRecord,
 }
 
 /// A lane that is being read: which priority it is at, and what has been read but not taken.
@@ -43,6 +42,8 @@ struct LaneReader {
     last: (i64, i64),
     read: VecDeque<Head>,
     step: usize,
+    /// What was taken of the present priority: how many, and the last place.
+    taken: (usize, (i64, i64)),
 }
 
 impl Tx<'_> {
@@ -76,7 +77,7 @@ impl Tx<'_> {
         let step = wanted / lanes.len().max(1) + READ_AHEAD;
         let mut readers: Vec<LaneReader> = lanes
             .into_iter()
-            .map(|lane| LaneReader { lane, priority: 0, last: (i64::MIN, 0), read: VecDeque::new(), step })
+            .map(|lane| LaneReader { lane, priority: 0, last: START, read: VecDeque::new(), step, taken: (0, START) })
             .collect();
         let mut heads = BinaryHeap::with_capacity(readers.len());
         for (number, reader) in readers.iter_mut().enumerate() {
@@ -86,10 +87,25 @@ impl Tx<'_> {
             let Some(Reverse((_, number))) = heads.pop() else { break };
             let reader = &mut readers[number];
             let Some(head) = reader.read.pop_front() else { break };
+            reader.taken = (reader.taken.0 + 1, (head.at, head.seq));
             claimed.push(self.claim_one(reader.lane, reader.priority, head, request)?);
             heads.extend(self.next_head(reader)?.map(|order| Reverse((order, number))));
         }
-        Ok(())
+        readers.iter_mut().try_for_each(|reader| self.remove_taken(reader))
+    }
+
+    /// Takes what was claimed out of the lane: everything that could be claimed, up to the last one.
+    fn remove_taken(&mut self, reader: &mut LaneReader) -> Answer<()> {
+        let (count, (at, seq)) = std::mem::replace(&mut reader.taken, (0, START));
+        if count == 0 {
+            return Ok(());
+        }
+        let range = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros()];
+        let removed = self.statement(include_str!("sql/remove_taken.sql"))?.execute(range)?;
+        match removed == count {
+            true => Ok(()),
+            false => Err(Fault::broken(format!("{count} jobs were claimed and {removed} left the waiting ones"))),
+        }
     }
 
     fn lanes_to_claim(&self, queue: &QueueName, types: Option<&[JobType]>) -> Answer<Vec<i64>> {
@@ -112,8 +128,9 @@ impl Tx<'_> {
                 return Ok(None);
             }
             if !self.read_lane(reader)? {
+                self.remove_taken(reader)?;
                 reader.priority += 1;
-                reader.last = (i64::MIN, 0);
+                reader.last = START;
             }
         }
         Ok(reader.read.front().map(|head| (reader.priority, head.at, head.seq)))
@@ -126,18 +143,18 @@ impl Tx<'_> {
         let from = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros(), limit];
         let mut rows = statement.query(from)?;
         while let Some(row) = rows.next()? {
-            reader.read.push_back(Head {
-                at: row.get(0)?,
-                seq: row.get(1)?,
-                kind: row.get(2)?,
-                deadline: row.get(3)?,
-                flags: row.get(4)?,
-                attempt: row.get(5)?,
-                failures: row.get(6)?,
-                lost: row.get(7)?,
-                generation: row.get(8)?,
-                version: row.get(9)?,
-            });
+            let mut job = self.read_job(row)?.0;
+            let (at, seq, kind, flags) = (row.get(JOB)?, row.get(JOB + 1)?, row.get(JOB + 2)?, row.get(JOB + 4)?);
+            job.state = State::Scheduled;
+            job.position = time(at);
+            job.scheduled_at = Some(job.position);
+            job.deadline = row.get::<_, Option<i64>>(JOB + 3)?.map(time);
+            job.attempt = row.get(JOB + 5)?;
+            job.failures = row.get(JOB + 6)?;
+            job.lost = row.get(JOB + 7)?;
+            job.generation = row.get(JOB + 8)?;
+            job.lease_version = read_version(row.get(JOB + 9)?);
+            reader.read.push_back(Head { at, seq, kind, flags, job });
         }
         drop(rows);
         self.give(Hold::ClaimNext, statement);
@@ -151,41 +168,31 @@ impl Tx<'_> {
     }
 
     fn claim_one(&mut self, lane: i64, priority: u8, head: Head, request: &ClaimRequest) -> Answer<Claimed> {
-        let mut job = self.submitted(head.seq)?;
-        job.state = State::Scheduled;
-        job.attempt = head.attempt;
-        job.failures = head.failures;
-        job.lost = head.lost;
-        job.generation = head.generation;
-        job.lease_version = u64::try_from(head.version).unwrap_or_default();
-        job.position = time(head.at);
-        job.scheduled_at = Some(time(head.at));
-        job.deadline = head.deadline.map(time);
-        if head.flags & FLAG_NOTE != 0 {
-            self.read_note(head.seq, &mut job)?;
+        let Head { at, seq, kind, flags, mut job } = head;
+        if flags & FLAG_NOTE != 0 {
+            self.read_note(seq, &mut job)?;
         }
         let token = new_lease_token();
         job.claim(&request.worker, request.lease_time, self.now).map_err(|error| Fault::broken(error.to_string()))?;
         let expires_at = job.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
-        let place = Place::Waiting { priority: i64::from(priority), at: head.at, kind: head.kind };
+        let place = Place::Waiting { priority: i64::from(priority), at, kind };
         self.count(lane, place.counted()?, -1);
         self.count(lane, State::Running, 1);
-        self.execute(Hold::DeleteWaiting, [lane, i64::from(priority), head.at, head.seq])?;
         self.execute(
             Hold::AddLeased,
             params![
-                head.seq,
+                seq,
                 lane,
                 priority,
-                head.deadline,
-                head.flags,
+                job.deadline.map(Timestamp::as_micros),
+                flags,
                 job.attempt,
                 job.failures,
                 job.lost,
                 job.generation,
                 stored_version(job.lease_version),
-                head.at,
-                head.at,
+                at,
+                at,
                 self.now.as_micros(),
                 expires_at.as_micros(),
                 token.as_uuid().as_bytes(),
@@ -194,16 +201,5 @@ impl Tx<'_> {
         )?;
         let lease = Lease::granted(&job, token);
         Ok(Claimed { job, lease, expires_in: expires_at.since(self.now) })
-    }
-
-    /// What was submitted, as a record that does not know where it stands.
-    fn submitted(&mut self, seq: i64) -> Answer<JobRecord> {
-        let mut statement = self.take(Hold::GetJob)?;
-        let mut rows = statement.query([seq])?;
-        let row = rows.next()?.ok_or_else(|| Fault::broken(format!("job number {seq} waits but does not exist")))?;
-        let (job, ..) = self.read_job(row)?;
-        drop(rows);
-        self.give(Hold::GetJob, statement);
-        Ok(job)
     }
 }

@@ -24,6 +24,10 @@ pub(super) fn stored_version(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
 
+pub(super) fn read_version(version: i64) -> u64 {
+    u64::try_from(version).unwrap_or_default()
+}
+
 pub(super) fn uuid(row: &SqlRow<'_>, column: usize) -> Answer<Uuid> {
     let bytes = row.get_ref(column)?.as_blob()?;
     Uuid::from_slice(bytes).map_err(|error| Fault::broken(error.to_string()))

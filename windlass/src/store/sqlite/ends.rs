@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::kind_of;
+use super::columns::{kind_number, kind_of};
 use super::fault::{Answer, Fault};
 use super::held::Hold;
 use super::insert::Origin;
@@ -68,8 +68,28 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Whether any job depends on another: asked once, because most stores have no such job.
+    fn any_edge(&mut self) -> Answer<bool> {
+        if let Some(any) = self.any_edge {
+            return Ok(any);
+        }
+        let any = self.statement(include_str!("sql/any_edge.sql"))?.query_row([], |row| row.get(0))?;
+        self.any_edge = Some(any);
+        Ok(any)
+    }
+
+    /// Lets a job depend on another; whether it did not before.
+    pub(super) fn add_edge(&mut self, parent: i64, seq: i64, kind: DependencyKind, open: bool) -> Answer<bool> {
+        self.any_edge = Some(true);
+        let edge = params![parent, seq, kind_number(kind), open];
+        Ok(self.statement(include_str!("sql/add_edge.sql"))?.execute(edge)? == 1)
+    }
+
     /// The jobs that wait for this one, and how.
     pub(super) fn open_edges(&mut self, parent: i64) -> Answer<Vec<(i64, DependencyKind)>> {
+        if !self.any_edge()? {
+            return Ok(Vec::new());
+        }
         let mut statement = self.take(Hold::OpenEdges)?;
         let mut rows = statement.query([parent])?;
         let mut edges = Vec::new();

@@ -11,6 +11,7 @@ use super::tx::Tx;
 pub(super) enum Hold {
     AddJob,
     AddLifetime,
+    AddNewWaiting,
     AddWaiting,
     ClaimNext,
     GetJob,
@@ -23,13 +24,14 @@ pub(super) enum Hold {
 }
 
 /// How many of them there are.
-pub(super) const HELD: usize = 11;
+pub(super) const HELD: usize = 12;
 
 impl Hold {
     fn sql(self) -> &'static str {
         match self {
             Hold::AddJob => include_str!("sql/add_job.sql"),
             Hold::AddLifetime => include_str!("sql/add_lifetime.sql"),
+            Hold::AddNewWaiting => include_str!("sql/add_new_waiting.sql"),
             Hold::AddWaiting => include_str!("sql/add_waiting.sql"),
             Hold::ClaimNext => include_str!("sql/claim_next.sql"),
             Hold::GetJob => include_str!("sql/get_job.sql"),

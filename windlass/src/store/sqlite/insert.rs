@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, params};
 use uuid::Uuid;
 
-use super::columns::{dependencies, digest, kind_number, text};
+use super::columns::{dependencies, digest, text};
 use super::fault::Answer;
 use super::held::Hold;
 use super::rows::FLAG_CALLBACK;
 use super::tx::Tx;
 use crate::error::Error;
-use crate::job::{Dependency, DependsOn, Firing, JobId, JobOptions, JobSpec, Outcome, Priority, State, WorkflowId};
+use crate::job::{
+    Dependency, DependsOn, Firing, JobId, JobOptions, JobSpec, Outcome, Priority, State, Timeouts, WorkflowId,
+};
 use crate::store::answer::{Inserted, InsertedJob};
 use crate::store::new_workflow_id;
 use crate::time::Timestamp;
@@ -275,12 +277,14 @@ impl Tx<'_> {
             ],
         )?;
         for (dependency, (parent, unfinished)) in new.depends_on.iter().zip(&new.parents) {
-            let edge = params![parent, seq, kind_number(dependency.kind), unfinished];
-            self.statement(include_str!("sql/add_edge.sql"))?.execute(edge)?;
+            self.add_edge(*parent, seq, dependency.kind, *unfinished)?;
         }
         self.keep_key(spec, new.id)?;
         let deadline = spec.deadline(self.now).map(Timestamp::as_micros);
-        self.keep_lifetime(deadline, seq)?;
+        // Nearly all jobs have the standard lifetime, and upkeep finds its end by their order.
+        if spec.options.timeouts.lifetime != Timeouts::default().lifetime {
+            self.keep_lifetime(deadline, seq)?;
+        }
         self.rest(new, lane, deadline, first_at)
     }
 
@@ -318,28 +322,8 @@ impl Tx<'_> {
         let began = first_at.map(|_| now);
         self.count(lane, if kind == 0 { State::Scheduled } else { State::Delayed }, 1);
         let priority = new.priority().number();
-        self.execute(
-            Hold::AddWaiting,
-            params![
-                lane,
-                priority,
-                at,
-                new.seq,
-                kind,
-                0,
-                deadline,
-                flags,
-                0,
-                0,
-                0,
-                0,
-                0,
-                began,
-                None::<i64>,
-                None::<i64>,
-                began
-            ],
-        )?;
+        let place = params![lane, priority, at, new.seq, kind, deadline, flags, began];
+        self.execute(Hold::AddNewWaiting, place)?;
         if kind == 0 {
             self.hint_scheduled(&new.spec.queue);
         }

@@ -48,7 +48,7 @@ use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot};
 
 use self::fault::Answer;
-pub use self::migrate::SCHEMA_VERSION;
+pub use self::migrate::{SCHEMA_VERSION, sql};
 use self::open::Opener;
 use self::reader::Readers;
 use self::turn::Turn;
@@ -87,9 +87,18 @@ impl SqliteOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         SqliteOptions {
             clock: Arc::new(SystemClock::default()),
-            opener: Opener { path: path.into(), full_sync: true, pages_max: None },
+            opener: Opener { path: path.into(), full_sync: true, pages_max: None, existing: false },
             timeout: SUBMISSION_TIMEOUT,
         }
+    }
+
+    /// Opens only a file that is there and whose tables are up to date: makes nothing and migrates nothing.
+    ///
+    /// For tools that look at a store, so that a slip in its path does not make an empty one.
+    #[must_use]
+    pub fn existing(mut self) -> Self {
+        self.opener.existing = true;
+        self
     }
 
     /// Takes the time from this clock; every store on the file must use the same.
@@ -130,6 +139,9 @@ impl SqliteOptions {
 
     fn start(self) -> Answer<SqliteStore> {
         let SqliteOptions { clock, opener, timeout } = self;
+        if opener.existing {
+            migrate::check(&opener.reader()?)?;
+        }
         let conn = opener.writer()?;
         self::open::migrated(&conn)?;
         let (calls, received) = mpsc::channel();

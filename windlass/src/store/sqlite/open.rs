@@ -23,6 +23,8 @@ pub(super) struct Opener {
     pub(super) path: PathBuf,
     pub(super) full_sync: bool,
     pub(super) pages_max: Option<u32>,
+    /// Whether a file that does not exist is an error.
+    pub(super) existing: bool,
 }
 
 impl Opener {
@@ -65,7 +67,8 @@ impl Opener {
     }
 
     fn connect(&self) -> Answer<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, !self.existing);
         let conn = Connection::open_with_flags(&self.path, flags)?;
         conn.busy_timeout(READER_BUSY)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::{kind_number, time, uuid};
+use super::columns::{time, uuid};
 use super::fault::{Answer, Fault};
 use super::held::Hold;
 use super::insert::Origin;
@@ -218,8 +218,7 @@ impl Tx<'_> {
             if stored.job.state != State::Pending {
                 return Ok(());
             }
-            let edge = params![child.seq, join, kind_number(kind), !state.is_terminal()];
-            if self.statement(include_str!("sql/add_edge.sql"))?.execute(edge)? == 0 {
+            if !self.add_edge(child.seq, join, kind, !state.is_terminal())? {
                 continue;
             }
             if !state.is_terminal() {

@@ -61,6 +61,8 @@ pub(super) struct Tx<'c> {
     pub(super) held: [Option<CachedStatement<'c>>; HELD],
     hints: Vec<Wake>,
     defaults: JobOptions,
+    /// Whether any job depends on another, once that is known.
+    pub(super) any_edge: Option<bool>,
 }
 
 impl<'c> Tx<'c> {
@@ -84,6 +86,7 @@ impl<'c> Tx<'c> {
             held: Default::default(),
             hints: Vec::new(),
             defaults: JobOptions::default(),
+            any_edge: None,
         };
         tx.look_at(clock);
         Ok(tx)

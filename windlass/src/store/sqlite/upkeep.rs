@@ -3,7 +3,7 @@
 use super::fault::Answer;
 use super::rows::kind_state;
 use super::tx::Tx;
-use crate::job::{Outcome, State, Verdict};
+use crate::job::{Outcome, State, Timeouts, Verdict};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
 use crate::time::Timestamp;
@@ -36,25 +36,58 @@ impl Tx<'_> {
     /// S15: whatever the state, and whoever holds the job.
     fn end_lifetimes(&mut self, limit: usize) -> Answer<(usize, bool)> {
         let looks = limit.saturating_mul(LOOKS);
-        let mut ended = 0;
-        for (count, (deadline, seq)) in self.due_lifetimes(looks)?.into_iter().enumerate() {
+        let (mut ended, mut looked) = (0, 0);
+        for (deadline, seq) in self.due_lifetimes(looks)? {
             if ended == limit {
                 return Ok((ended, true));
             }
             self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline, seq])?;
-            // The job may have ended long ago, or been given a new lifetime by a requeue.
-            if let Some(mut stored) = self.load(seq)?.filter(|stored| !stored.job.state.is_terminal())
-                && stored.job.deadline.is_some_and(|deadline| deadline <= self.now)
-            {
+            ended += usize::from(self.outlive(seq)?);
+            looked += 1;
+        }
+        let (mut outlived, mut more) = (None, looked >= looks);
+        for seq in self.standard_lifetimes(looks)? {
+            if ended == limit {
+                more = true;
+                break;
+            }
+            ended += usize::from(self.outlive(seq)?);
+            outlived = Some(seq);
+            looked += 1;
+        }
+        if let Some(seq) = outlived {
+            self.statement(include_str!("sql/set_outlived.sql"))?.execute([seq])?;
+        }
+        Ok((ended, more || looked >= looks))
+    }
+
+    /// Ends a job whose lifetime is over. It may have ended long ago, or been given a new lifetime by a requeue.
+    fn outlive(&mut self, seq: i64) -> Answer<bool> {
+        match self.load(seq)?.filter(|stored| !stored.job.state.is_terminal()) {
+            Some(mut stored) if stored.job.deadline.is_some_and(|deadline| deadline <= self.now) => {
                 self.apply(&mut stored, &Verdict::of_lifetime(), Outcome::Revoked)?;
                 self.conclude(stored)?;
-                ended += 1;
+                Ok(true)
             }
-            if count + 1 == looks {
-                return Ok((ended, true));
-            }
+            _ => Ok(false),
         }
-        Ok((ended, false))
+    }
+
+    /// Jobs that are older than the standard lifetime and were not looked at yet.
+    fn standard_lifetimes(&self, looks: usize) -> Answer<Vec<i64>> {
+        let Some(lifetime) = Timeouts::default().lifetime else { return Ok(Vec::new()) };
+        let mut statement = self.statement(include_str!("sql/older_jobs.sql"))?;
+        let from = [self.now.minus(lifetime).as_micros(), i64::try_from(looks).unwrap_or(i64::MAX)];
+        let mut rows = statement.query(from)?;
+        let mut older = Vec::new();
+        while let Some(row) = rows.next()? {
+            // Later jobs are younger still.
+            if !row.get::<_, bool>(1)? {
+                break;
+            }
+            older.push(row.get(0)?);
+        }
+        Ok(older)
     }
 
     fn due_lifetimes(&self, looks: usize) -> Answer<Vec<(i64, i64)>> {

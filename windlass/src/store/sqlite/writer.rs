@@ -34,7 +34,7 @@ const LOOK_UNWANTED: Duration = Duration::from_millis(100);
 const BUSY_FIRST: Duration = Duration::from_micros(200);
 const BUSY_LAST: Duration = Duration::from_millis(5);
 /// About how many changed pages are worth a checkpoint.
-const CHECKPOINT_PAGES: usize = 2000;
+const CHECKPOINT_PAGES: usize = 500;
 
 /// A call that waits for its turn in a transaction.
 pub(super) trait Call: Send {

@@ -1,0 +1,282 @@
+//! What handlers take out of a request, each refused with a problem that says what is wrong.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query as AxumQuery, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+use windlass::store::{Cursor, PAGE_MAX};
+use windlass::{Error, Timestamp};
+
+use super::error::Refusal;
+use crate::wire::{self, Kind, Span};
+
+/// Longest piece of what a caller sent that an answer repeats.
+const SHOWN_CHARS_MAX: usize = 64;
+/// Rows on a page that names no limit.
+pub(super) const PAGE_DEFAULT: usize = 50;
+
+/// Who calls, as far as the guard knows; left by it in the request's extensions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Caller {
+    /// The caller's name, for the record of acts. It wins over what a request says.
+    pub name: Option<String>,
+    /// Whether the caller may not see payloads, results and checkpoints.
+    pub payloads_hidden: bool,
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(parts.extensions.get::<Caller>().cloned().unwrap_or_default())
+    }
+}
+
+/// A JSON body of the right shape.
+#[derive(Debug)]
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let is_json = is_json(request.headers());
+        let bytes = read(request, state).await?;
+        if !is_json {
+            let detail = "the body must be JSON, with the content type application/json";
+            return Err(Refusal::new(Kind::UNSUPPORTED_MEDIA_TYPE, detail));
+        }
+        parse(&bytes).map(Body)
+    }
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub(super) struct MaybeBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeBody<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let is_json = is_json(request.headers());
+        let bytes = read(request, state).await?;
+        if bytes.is_empty() {
+            return Ok(MaybeBody(T::default()));
+        }
+        if !is_json {
+            let detail = "the body must be JSON, with the content type application/json";
+            return Err(Refusal::new(Kind::UNSUPPORTED_MEDIA_TYPE, detail));
+        }
+        parse::<Option<T>>(&bytes).map(|body| MaybeBody(body.unwrap_or_default()))
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.and_then(|value| value.split(';').next()).map(str::trim);
+    essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
+}
+
+async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Refusal> {
+    Bytes::from_request(request, state).await.map_err(|rejection| {
+        if rejection.status().as_u16() == Kind::PAYLOAD_TOO_LARGE.status {
+            Refusal::new(Kind::PAYLOAD_TOO_LARGE, "the body is larger than this server reads")
+        } else {
+            Refusal::new(Kind::INVALID_BODY, "the body cannot be read to its end")
+        }
+    })
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    // The derived readers would take an array for an object, member by member.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Refusal::new(Kind::INVALID_BODY, "the body must be an object"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| Refusal::new(Kind::INVALID_BODY, error.to_string()))
+}
+
+/// An id in the path.
+#[derive(Debug)]
+pub(super) struct Id<T>(pub(super) T);
+
+impl<T: FromStr<Err = Error> + Send, S: Send + Sync> FromRequestParts<S> for Id<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Name(text) = Name::from_request_parts(parts, state).await?;
+        Ok(Id(text.parse()?))
+    }
+}
+
+/// A name in the path. A leading tilde is taken off: `~..` is how a URL can name the queue `..`.
+#[derive(Debug)]
+pub(super) struct Name(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(name) = path.map_err(|_| Error::invalid("name", "in the path is not percent-encoded UTF-8"))?;
+        Ok(Name(name.strip_prefix('~').map_or_else(|| name.clone(), str::to_owned)))
+    }
+}
+
+/// The parameters of a query. Each is taken once; what is left over is refused.
+#[derive(Debug)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        let pairs = AxumQuery::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        let AxumQuery(pairs) = pairs.map_err(|_| Error::invalid("query", "cannot be read"))?;
+        Ok(Query(pairs))
+    }
+}
+
+impl Query {
+    /// A parameter that may come once.
+    pub(super) fn text(&mut self, name: &'static str) -> Result<Option<String>, Error> {
+        let mut found = None;
+        while let Some(at) = self.0.iter().position(|(key, _)| key == name) {
+            let (_, value) = self.0.swap_remove(at);
+            if found.replace(value).is_some() {
+                return Err(Error::invalid(name, "is given twice"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A parameter of some type.
+    pub(super) fn parsed<T: FromStr>(&mut self, name: &'static str, is: &str) -> Result<Option<T>, Error> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let refuse = |_| Error::invalid(name, format!("must be {is}, is {:?}", shown(&text)));
+        text.parse().map(Some).map_err(refuse)
+    }
+
+    /// A number within bounds.
+    pub(super) fn number(
+        &mut self,
+        name: &'static str,
+        bounds: RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, Error> {
+        let is = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        let number = self.parsed::<u64>(name, &is)?.unwrap_or(default);
+        if bounds.contains(&number) {
+            return Ok(number);
+        }
+        Err(Error::invalid(name, format!("must be {is}, is {number}")))
+    }
+
+    /// How many rows a page shall have.
+    pub(super) fn limit(&mut self) -> Result<usize, Error> {
+        let limit = self.number("limit", 1..=PAGE_MAX as u64, PAGE_DEFAULT as u64)?;
+        Ok(usize::try_from(limit).expect("a page fits into memory"))
+    }
+
+    /// Where the last page ended.
+    pub(super) fn cursor(&mut self) -> Result<Option<Cursor>, Error> {
+        Ok(self.text("cursor")?.map(Cursor))
+    }
+
+    /// A duration up to a longest one.
+    pub(super) fn duration(
+        &mut self,
+        name: &'static str,
+        longest: Duration,
+        default: Duration,
+    ) -> Result<Duration, Error> {
+        let Span(duration) = self.parsed(name, "a duration such as 30s")?.unwrap_or(Span(default));
+        check_duration(name, duration, longest)?;
+        Ok(duration)
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, name: &'static str, default: bool) -> Result<bool, Error> {
+        Ok(self.parsed(name, "true or false")?.unwrap_or(default))
+    }
+
+    fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
+        self.parsed(name, "an RFC 3339 time")
+    }
+
+    /// The conditions of a list: `state` may come several times or hold several, tags come as `tag.key=value`.
+    pub(super) fn filter(&mut self) -> Result<windlass::store::Filter, Error> {
+        let mut state = Vec::new();
+        let mut tags = BTreeMap::new();
+        let (known, rest) =
+            std::mem::take(&mut self.0).into_iter().partition(|(key, _)| key == "state" || key.starts_with("tag."));
+        self.0 = rest;
+        for (key, value) in known {
+            match key.strip_prefix("tag.") {
+                Some(tag) => {
+                    if tags.insert(tag.to_owned(), value).is_some() {
+                        return Err(Error::invalid("tags", format!("{:?} is given twice", shown(tag))));
+                    }
+                }
+                None => {
+                    for name in value.split(',') {
+                        state.push(name.parse()?);
+                    }
+                }
+            }
+        }
+        let filter = wire::Filter {
+            state,
+            queue: self.text("queue")?,
+            job_type: self.text("type")?,
+            tags,
+            workflow: self.parsed("workflow", "a UUID")?,
+            schedule: self.text("schedule")?,
+            correlation_id: self.text("correlation_id")?,
+            code: self.text("code")?,
+            created_after: self.time("created_after")?,
+            created_before: self.time("created_before")?,
+            ended_before: self.time("ended_before")?,
+        };
+        filter.try_into()
+    }
+
+    /// Who acts: the caller's own name, or else the one that the request gives.
+    pub(super) fn by(&mut self, caller: &Caller) -> Result<Option<String>, Error> {
+        let said = self.text("by")?;
+        Ok(caller.name.clone().or(said))
+    }
+
+    /// Refuses parameters that nothing has taken.
+    pub(super) fn done(self) -> Result<(), Error> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::invalid("query", format!("{:?} is not a parameter here", shown(name)))),
+        }
+    }
+}
+
+/// Refuses a duration over a longest one.
+pub(super) fn check_duration(name: &'static str, duration: Duration, longest: Duration) -> Result<(), Error> {
+    if duration <= longest {
+        return Ok(());
+    }
+    Err(Error::invalid(name, format!("must be at most {}, is {}", Span(longest), Span(duration))))
+}
+
+/// Refuses a list that is empty or too long.
+pub(super) fn check_count(name: &'static str, count: usize, most: usize) -> Result<(), Error> {
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::invalid(name, format!("must be 1 to {most}, are {count}")))
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}

@@ -1,0 +1,109 @@
+//! The HTTP API: decode, ask the store, encode. Every rule of the contract stays in the library.
+//!
+//! [`router`] gives all routes under `/v1`. Who may call them is decided before: a guard asks [`roles::role_for`] what a
+//! request needs and leaves a [`Caller`] in its extensions. Errors become problems in `error.rs` only.
+
+mod acts;
+pub(crate) mod error;
+mod events;
+mod extract;
+mod jobs;
+mod leases;
+mod openapi;
+mod operations;
+mod queues;
+pub mod roles;
+mod schedules;
+mod submit;
+mod system;
+mod workflows;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use windlass::Client;
+use windlass::store::Store;
+
+pub use error::{Refusal, problem_response};
+pub use extract::Caller;
+pub use openapi::document;
+
+use self::operations::Registry;
+
+/// Largest request body unless set otherwise: a batch of 10,000 plain jobs, or a result of 16 MiB in base64.
+pub const BODY_BYTES_DEFAULT: usize = 32 << 20;
+
+/// What the handlers work with. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct ApiState {
+    client: Client,
+    stopping: CancellationToken,
+    operations: Arc<Registry>,
+    body_bytes: usize,
+}
+
+impl ApiState {
+    /// The API of a client's store, under its limits and policies.
+    pub fn new(client: Client) -> Self {
+        ApiState {
+            client,
+            stopping: CancellationToken::new(),
+            operations: Arc::default(),
+            body_bytes: BODY_BYTES_DEFAULT,
+        }
+    }
+
+    /// Ends long polls, streams and bulk work when this token is cancelled.
+    #[must_use]
+    pub fn stopping(mut self, stopping: CancellationToken) -> Self {
+        self.stopping = stopping;
+        self
+    }
+
+    /// Sets the largest request body.
+    #[must_use]
+    pub fn body_bytes(mut self, bytes: usize) -> Self {
+        self.body_bytes = bytes;
+        self
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        self.client.store()
+    }
+}
+
+/// All routes of the API; whatever else is asked for under them is a problem, too.
+pub fn router(state: ApiState) -> Router {
+    let limit = DefaultBodyLimit::max(state.body_bytes);
+    let (router, _) = routes().split_for_parts();
+    router
+        .with_state(state)
+        .fallback(error::no_such_route)
+        .method_not_allowed_fallback(error::method_not_allowed)
+        .layer(limit)
+        .layer(middleware::from_fn(error::tell_request_id))
+}
+
+/// The routes with their descriptions.
+fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .merge(submit::routes())
+        .merge(jobs::routes())
+        .merge(acts::routes())
+        .merge(operations::routes())
+        .merge(leases::routes())
+        .merge(queues::routes())
+        .merge(workflows::routes())
+        .merge(schedules::routes())
+        .merge(events::routes())
+        .merge(system::routes())
+}

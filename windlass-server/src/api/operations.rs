@@ -1,0 +1,253 @@
+//! Acts on many jobs: a loop of bounded steps in the background, to be followed and stopped.
+//!
+//! What runs here is known to this server only and ends with it; what it has changed stays changed, and the store has
+//! recorded each step. Whoever needs to go on after a restart drives the steps with `/v1/operations/step`.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+use windlass::store::{Cursor, PAGE_MAX};
+use windlass::{Error, Timestamp};
+
+use super::ApiState;
+use super::error::Refusal;
+use super::extract::{Body, Caller, Name, Query};
+use super::submit::location;
+use crate::wire::{Kind, NewOperation, Operated, OperationState, OperationStatus, Operations, Problem, Step};
+
+/// How many operations run at once: each is a loop of transactions that competes with workers.
+const RUNNING_MAX: usize = 16;
+/// How many are remembered.
+const KEPT_MAX: usize = 1000;
+/// How many refused jobs an operation's status shows.
+const REFUSED_MAX: usize = 1000;
+/// Longest wait for the end of an operation.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(start, list)).routes(routes!(step)).routes(routes!(get, stop))
+}
+
+/// The operations of this server, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    entries: Mutex<VecDeque<Arc<Entry>>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: Uuid,
+    status: watch::Sender<OperationStatus>,
+    stop: CancellationToken,
+}
+
+impl Entry {
+    fn is_running(&self) -> bool {
+        self.status.borrow().state == OperationState::Running
+    }
+}
+
+impl Registry {
+    /// Takes in a new operation, unless too many are running.
+    fn add(&self, entry: Arc<Entry>) -> Result<(), Refusal> {
+        let mut entries = self.entries.lock().expect("nothing panics while it holds the registry");
+        if entries.iter().filter(|entry| entry.is_running()).count() >= RUNNING_MAX {
+            return Err(Refusal::new(Kind::TOO_MANY, format!("{RUNNING_MAX} operations are running already")));
+        }
+        if entries.len() >= KEPT_MAX
+            && let Some(oldest) = entries.iter().position(|entry| !entry.is_running())
+        {
+            entries.remove(oldest);
+        }
+        entries.push_back(entry);
+        Ok(())
+    }
+
+    fn find(&self, id: &str) -> Result<Arc<Entry>, Error> {
+        let entries = self.entries.lock().expect("nothing panics while it holds the registry");
+        let found = Uuid::parse_str(id).ok().and_then(|id| entries.iter().find(|entry| entry.id == id).cloned());
+        found.ok_or_else(|| Error::not_found("operation", id.chars().take(64).collect::<String>()))
+    }
+
+    fn newest_first(&self) -> Vec<OperationStatus> {
+        let entries = self.entries.lock().expect("nothing panics while it holds the registry");
+        entries.iter().rev().map(|entry| entry.status.borrow().clone()).collect()
+    }
+}
+
+/// Act on many jobs
+///
+/// The work runs on in the background, a bounded step at a time; follow it at `Location`. With `wait` the answer comes
+/// when it is through or the time is over.
+#[utoipa::path(
+    post,
+    path = "/v1/operations",
+    tag = "operators",
+    params(
+        ("by" = Option<String>, Query, description = "Who acts."),
+        ("wait" = Option<crate::wire::Span>, Query, description = "How long to wait for its end; at most 60 s."),
+    ),
+    request_body = NewOperation,
+    responses((status = 202, description = "The operation as it stands.", body = OperationStatus))
+)]
+async fn start(
+    State(state): State<ApiState>,
+    caller: Caller,
+    mut query: Query,
+    Body(new): Body<NewOperation>,
+) -> Result<Response, Refusal> {
+    let by = query.by(&caller)?;
+    let wait = query.duration("wait", WAIT_MAX, Duration::ZERO)?;
+    query.done()?;
+    new.step(PAGE_MAX, None, by.clone())?;
+    let started_at = state.store().now().await?;
+    let entry = Arc::new(entry(&state, &new, started_at));
+    state.operations.add(Arc::clone(&entry))?;
+    tokio::spawn(run(state, Arc::clone(&entry), new, by));
+    let status = settled(&entry, wait).await;
+    let location = location(&format!("/v1/operations/{}", entry.id));
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(status)).into_response())
+}
+
+fn entry(state: &ApiState, new: &NewOperation, started_at: Timestamp) -> Entry {
+    let id = Uuid::new_v4();
+    let status = OperationStatus {
+        id,
+        action: new.action,
+        dry_run: new.dry_run,
+        state: OperationState::Running,
+        changed: 0,
+        refused: Vec::new(),
+        started_at,
+        ended_at: None,
+        problem: None,
+    };
+    Entry { id, status: watch::Sender::new(status), stop: state.stopping.child_token() }
+}
+
+/// The status once it runs no more, or as it is when the time is over.
+async fn settled(entry: &Entry, wait: Duration) -> OperationStatus {
+    let mut status = entry.status.subscribe();
+    let ended = status.wait_for(|status| status.state != OperationState::Running);
+    if let Ok(Ok(status)) = tokio::time::timeout(wait, ended).await {
+        return status.clone();
+    }
+    entry.status.borrow().clone()
+}
+
+/// Step after step, until nothing is left.
+async fn run(state: ApiState, entry: Arc<Entry>, new: NewOperation, by: Option<String>) {
+    let mut after = None;
+    let (ended, problem) = loop {
+        if entry.stop.is_cancelled() {
+            break (OperationState::Stopped, None);
+        }
+        let step = async { state.store().operate(&new.step(PAGE_MAX, after.take(), by.clone())?).await }.await;
+        match step {
+            Ok(step) => {
+                let told = Operated::from(&step);
+                entry.status.send_modify(|status| {
+                    status.changed += told.changed;
+                    let room = REFUSED_MAX.saturating_sub(status.refused.len());
+                    status.refused.extend(told.refused.into_iter().take(room));
+                });
+                after = step.next;
+                if after.is_none() {
+                    break (OperationState::Done, None);
+                }
+            }
+            Err(error) => {
+                tracing::error!(operation = %entry.id, error = %error, "an operation stopped");
+                break (OperationState::Failed, Some(Problem::of(&error)));
+            }
+        }
+    };
+    let now = state.store().now().await.ok();
+    entry.status.send_modify(|status| {
+        status.state = ended;
+        status.problem = problem;
+        status.ended_at = now;
+    });
+}
+
+/// One bounded step of an act on many jobs
+///
+/// For programs that drive the loop themselves: repeat with `next_cursor` until there is none.
+#[utoipa::path(
+    post,
+    path = "/v1/operations/step",
+    tag = "operators",
+    params(("by" = Option<String>, Query, description = "Who acts.")),
+    request_body = Step,
+    responses((status = 200, description = "What the step did, or would do.", body = Operated))
+)]
+async fn step(
+    State(state): State<ApiState>,
+    caller: Caller,
+    mut query: Query,
+    Body(step): Body<Step>,
+) -> Result<Json<Operated>, Refusal> {
+    let by = query.by(&caller)?;
+    query.done()?;
+    let operation = step.operation.step(step.limit, step.cursor.map(Cursor), by)?;
+    Ok(Json(Operated::from(&state.store().operate(&operation).await?)))
+}
+
+/// The acts on many jobs that this server runs or ran, newest first
+#[utoipa::path(
+    get,
+    path = "/v1/operations",
+    tag = "operators",
+    responses((status = 200, description = "At most the newest 1,000.", body = Operations))
+)]
+async fn list(State(state): State<ApiState>) -> Json<Operations> {
+    Json(Operations { items: state.operations.newest_first() })
+}
+
+/// How far an act on many jobs is
+#[utoipa::path(
+    get,
+    path = "/v1/operations/{id}",
+    tag = "operators",
+    params(
+        ("id" = String, Path, format = "uuid"),
+        ("wait" = Option<crate::wire::Span>, Query, description = "How long to wait for its end; at most 60 s."),
+    ),
+    responses((status = 200, description = "The operation as it stands.", body = OperationStatus))
+)]
+async fn get(
+    State(state): State<ApiState>,
+    Name(id): Name,
+    mut query: Query,
+) -> Result<Json<OperationStatus>, Refusal> {
+    let wait = query.duration("wait", WAIT_MAX, Duration::ZERO)?;
+    query.done()?;
+    let entry = state.operations.find(&id)?;
+    Ok(Json(settled(&entry, wait).await))
+}
+
+/// Stop an act on many jobs
+///
+/// It ends after the step that it is in; what it has changed stays changed.
+#[utoipa::path(
+    delete,
+    path = "/v1/operations/{id}",
+    tag = "operators",
+    params(("id" = String, Path, format = "uuid")),
+    responses((status = 202, description = "It is being stopped.", body = OperationStatus))
+)]
+async fn stop(State(state): State<ApiState>, Name(id): Name) -> Result<(StatusCode, Json<OperationStatus>), Refusal> {
+    let entry = state.operations.find(&id)?;
+    entry.stop.cancel();
+    Ok((StatusCode::ACCEPTED, Json(settled(&entry, Duration::from_millis(100)).await)))
+}

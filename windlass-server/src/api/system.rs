@@ -1,0 +1,94 @@
+//! The store as a whole: its time, its numbers, its upkeep; and the description of this API.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass::Error;
+use windlass::store::{CALL_MAX, Upkeep as StoredUpkeep};
+
+use super::error::Refusal;
+use super::extract::MaybeBody;
+use super::{ApiState, openapi};
+use crate::wire::{Findings, Now, Totals, Upkeep, UpkeepReport};
+
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(now))
+        .routes(routes!(stats))
+        .routes(routes!(upkeep))
+        .routes(routes!(check))
+        .routes(routes!(describe))
+}
+
+/// The store's time, which decides everything
+#[utoipa::path(
+    get,
+    path = "/v1/time",
+    tag = "store",
+    responses((status = 200, description = "The time.", body = Now))
+)]
+async fn now(State(state): State<ApiState>) -> Result<Json<Now>, Refusal> {
+    Ok(Json(Now { now: state.store().now().await? }))
+}
+
+/// The numbers of the whole store
+#[utoipa::path(
+    get,
+    path = "/v1/stats",
+    tag = "store",
+    responses((status = 200, description = "Cheap at any size.", body = Totals))
+)]
+async fn stats(State(state): State<ApiState>) -> Result<Json<Totals>, Refusal> {
+    Ok(Json(state.store().totals().await?.into()))
+}
+
+/// One bounded step of upkeep
+///
+/// Ends lifetimes, takes back expired leases, fires schedules, prunes. The server does it by itself; this is for
+/// programs that look after a store through it.
+#[utoipa::path(
+    post,
+    path = "/v1/upkeep",
+    tag = "store",
+    request_body(content = Option<Upkeep>),
+    responses((status = 200, description = "What the step did.", body = UpkeepReport))
+)]
+async fn upkeep(
+    State(state): State<ApiState>,
+    MaybeBody(asked): MaybeBody<Upkeep>,
+) -> Result<Json<UpkeepReport>, Refusal> {
+    let standard = StoredUpkeep::default();
+    let request = StoredUpkeep {
+        limit: asked.limit.unwrap_or(standard.limit),
+        retention: asked.retention.map_or(standard.retention, Into::into),
+    };
+    if !(1..=CALL_MAX).contains(&request.limit) {
+        return Err(Error::invalid("limit", format!("must be 1 to {CALL_MAX}, is {}", request.limit)).into());
+    }
+    Ok(Json(state.store().upkeep(&request).await?.into()))
+}
+
+/// Look for contradictions in what is stored
+#[utoipa::path(
+    get,
+    path = "/v1/check",
+    tag = "store",
+    responses((status = 200, description = "Each finding is a sentence; none is good.", body = Findings))
+)]
+async fn check(State(state): State<ApiState>) -> Result<Json<Findings>, Refusal> {
+    Ok(Json(Findings { items: state.store().check().await? }))
+}
+
+/// This description
+#[utoipa::path(
+    get,
+    path = "/v1/openapi.json",
+    tag = "store",
+    responses((status = 200, description = "OpenAPI 3.1.", body = serde_json::Value))
+)]
+async fn describe() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], openapi::document())
+}

@@ -1,0 +1,123 @@
+//! `windlass enqueue`: one job from the command line, or many from a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use windlass::store::InsertedJob;
+use windlass::workflow::Submission;
+use windlass::{DependencyKind, JobId, Timestamp};
+
+use super::connect::{Reach, Session};
+use super::enqueue_file;
+use super::exit::End;
+use super::job_args::JobArgs;
+use super::output::{OutputArgs, Row, say};
+use super::parse;
+use super::table::Cell;
+use super::wait;
+use crate::wire;
+
+/// What `windlass enqueue` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}' --wait
+  windlass enqueue report --queue slow --delay 10m --key report-2026-11
+  windlass enqueue --file jobs.jsonl        one JSON job a line: {\"type\":\"email.send\",\"payload\":{}}")]
+pub(crate) struct Arguments {
+    /// Which handler it is for
+    #[arg(value_name = "TYPE", required_unless_present = "file")]
+    job_type: Option<String>,
+    #[command(flatten)]
+    job: JobArgs,
+    /// Not before this time, such as 2026-11-01T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse::moment, conflicts_with = "delay")]
+    run_at: Option<Timestamp>,
+    /// Not before this long from now, such as 5m
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
+    delay: Option<Duration>,
+    /// The same key within 24 hours is the same job
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Only after this job completed; may be repeated
+    #[arg(long, value_name = "ID")]
+    after: Vec<JobId>,
+    /// Only after this job ended, however; may be repeated
+    #[arg(long, value_name = "ID")]
+    after_all: Vec<JobId>,
+    /// Wait until it has ended, perhaps no longer than this
+    #[arg(long, value_name = "DURATION", require_equals = true, value_parser = parse::duration)]
+    wait: Option<Option<Duration>>,
+    /// Enqueue the jobs of a JSONL file; - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_type", "payload", "wait"], help_heading = "Many at once")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    many: enqueue_file::ManyArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
+    let session = reach.open_or_make(&arguments.output).await?;
+    match (&arguments.file, &arguments.job_type) {
+        (Some(file), _) => enqueue_file::run(&session, file, &arguments.many).await,
+        (None, Some(job_type)) => one(&session, &arguments, job_type).await,
+        (None, None) => Err(End::usage("it is not said what to enqueue").into()),
+    }
+}
+
+async fn one(session: &Session, arguments: &Arguments, job_type: &str) -> anyhow::Result<()> {
+    let mut job = arguments.job.job(job_type)?;
+    job.run_at = arguments.run_at;
+    job.delay = arguments.delay.map(wire::Span);
+    job.idempotency_key.clone_from(&arguments.key);
+    let on = |ids: &[JobId], kind| -> Vec<wire::Dependency> {
+        ids.iter().map(|id| wire::Dependency { job: Some(*id), reference: None, kind }).collect()
+    };
+    job.depends_on = on(&arguments.after, DependencyKind::After);
+    job.depends_on.extend(on(&arguments.after_all, DependencyKind::AfterAll));
+    let specs = wire::check_jobs(vec![job], &session.client)?;
+    let stored = session.client.submit(Submission::new(specs)?).await?;
+    let inserted = *stored.jobs.first().expect("a store answers for each job");
+    tell_existing(&inserted);
+    let Some(limit) = arguments.wait else { return session.out.one(&Stored(inserted)) };
+    let ended = wait::until_ended(session, &[inserted.id], limit).await?;
+    wait::print(session, &ended)
+}
+
+/// Says that nothing was stored, and whether it should have been the same.
+fn tell_existing(inserted: &InsertedJob) {
+    if !inserted.existing {
+        return;
+    }
+    let id = inserted.id;
+    match inserted.matches {
+        true => say(format!("the key is known: job {id} was enqueued before, nothing was stored")),
+        false => say(format!("the key is known, but job {id} has another type or payload; nothing was stored")),
+    }
+}
+
+/// A job that was just stored.
+#[derive(Debug)]
+pub(crate) struct Stored(pub(crate) InsertedJob);
+
+impl Row for Stored {
+    fn headings(_: bool) -> Vec<&'static str> {
+        vec!["ID", "STATE", "EXISTING"]
+    }
+
+    fn cells(&self, _: bool, _: Timestamp) -> Vec<Cell> {
+        let state = self.0.state.map_or(Cell::new("pruned"), Cell::state);
+        vec![Cell::new(self.0.id.to_string()), state, Cell::new(if self.0.existing { "yes" } else { "no" })]
+    }
+
+    fn id(&self) -> String {
+        self.0.id.to_string()
+    }
+
+    fn wire(&self) -> impl Serialize {
+        wire::Inserted::from(self.0)
+    }
+}

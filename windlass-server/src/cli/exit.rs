@@ -1,0 +1,172 @@
+//! How the process ends: one number for each kind of end, and what to do about it. The only place that decides either.
+
+use std::fmt;
+use std::io;
+
+use windlass::Error;
+
+/// The exit codes other than 0, the same for every command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// It failed.
+    Failed = 1,
+    /// What was typed cannot be meant.
+    Usage = 2,
+    /// There is no such job, queue, schedule, workflow or store.
+    NotFound = 3,
+    /// The state of things does not allow it.
+    Conflict = 4,
+    /// The caller may not.
+    NotAllowed = 5,
+    /// The store or server cannot be reached.
+    Unreachable = 6,
+    /// A wait ended before what it waited for.
+    TimedOut = 7,
+    /// A job that was waited for ended badly.
+    EndedBadly = 8,
+    /// A check did too little to prove anything.
+    ProvedNothing = 9,
+    /// Ctrl-C.
+    Interrupted = 130,
+}
+
+/// An end that a command decides by itself: how, in words, and what to do.
+#[derive(Debug)]
+pub(crate) struct End {
+    exit: Exit,
+    message: String,
+    advice: Option<String>,
+}
+
+impl End {
+    /// Ends with this code and these words.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        End { exit, message: message.into(), advice: None }
+    }
+
+    /// Ends because of what was typed.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        End::new(Exit::Usage, message)
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for End {}
+
+/// The exit code of an error; `None` when whoever read our output has gone, which is no error of ours.
+pub(crate) fn code(error: &anyhow::Error) -> Option<Exit> {
+    for cause in error.chain() {
+        if let Some(end) = cause.downcast_ref::<End>() {
+            return Some(end.exit);
+        }
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            return Some(of(error));
+        }
+        if cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            return None;
+        }
+    }
+    Some(Exit::Failed)
+}
+
+/// The exit code of an error of the library.
+pub(crate) fn of(error: &Error) -> Exit {
+    match error {
+        Error::StaleLease { .. } | Error::IllegalState { .. } | Error::Conflict(_) => Exit::Conflict,
+        Error::NotFound { .. } | Error::DependencyNotFound { .. } => Exit::NotFound,
+        Error::InvalidArgument { .. }
+        | Error::PayloadTooLarge { .. }
+        | Error::DependencyCycle { .. }
+        | Error::DependencyLimit { .. } => Exit::Usage,
+        Error::Unauthorized(_) => Exit::NotAllowed,
+        Error::StoreUnavailable { .. } | Error::SubmissionTimeout { .. } => Exit::Unreachable,
+        _ => Exit::Failed,
+    }
+}
+
+/// The error in words: what was tried, and what came of it. The library's errors name their source themselves.
+pub(crate) fn words(error: &anyhow::Error) -> String {
+    let mut words = Vec::new();
+    for cause in error.chain() {
+        words.push(cause.to_string());
+        if cause.is::<Error>() || cause.is::<End>() {
+            break;
+        }
+    }
+    words.join(": ")
+}
+
+/// What to do about an error, where something can be said.
+pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
+    for cause in error.chain() {
+        if let Some(end) = cause.downcast_ref::<End>() {
+            return end.advice.clone();
+        }
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            return advice_of(error).map(str::to_owned);
+        }
+    }
+    None
+}
+
+fn advice_of(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::NotFound { what: "job", .. } => {
+            Some("look for it with `windlass jobs list`; ended jobs are pruned after their retention")
+        }
+        Error::NotFound { what: "schedule", .. } => Some("`windlass schedules list` shows the names there are"),
+        Error::NotFound { what: "workflow", .. } => Some("`windlass workflows list` shows the ids there are"),
+        Error::DependencyNotFound { .. } => Some("enqueue the job it depends on first, or leave the dependency out"),
+        Error::IllegalState { .. } => Some("`windlass jobs explain ID` says where the job stands and what it allows"),
+        Error::PayloadTooLarge { .. } => Some("keep the data elsewhere and put a reference to it into the payload"),
+        Error::Unauthorized(_) => Some("set WINDLASS_TOKEN to a token whose role allows this"),
+        Error::StoreUnavailable { .. } => {
+            Some("see that the server or database runs and that its address is right; `windlass doctor` looks closer")
+        }
+        Error::SubmissionTimeout { .. } => {
+            Some("repeat it with the same --key: if it was stored, nothing is stored twice")
+        }
+        Error::StaleLease { .. } => Some("another worker may own the job now; look at it before doing anything"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_found_behind_its_context() {
+        let error = anyhow::Error::new(Error::not_found("schedule", "x")).context("cannot pause");
+        assert_eq!(code(&error), Some(Exit::NotFound));
+        assert_eq!(words(&error), "cannot pause: schedule \"x\" does not exist");
+        assert!(advice(&error).expect("advice").contains("schedules list"));
+    }
+
+    #[test]
+    fn the_source_of_a_store_error_is_said_once() {
+        let error = anyhow::Error::new(Error::store("open", "the file is no database")).context("cannot look");
+        assert_eq!(words(&error), "cannot look: cannot open: the file is no database");
+        assert_eq!(code(&error), Some(Exit::Failed));
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_no_error() {
+        let gone = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(code(&gone), None);
+        assert_eq!(code(&anyhow::anyhow!("anything")), Some(Exit::Failed));
+        assert_eq!(code(&anyhow::Error::new(End::usage("no"))), Some(Exit::Usage));
+    }
+}

@@ -1,0 +1,121 @@
+//! A job as it is described on the command line: what `enqueue` and `schedules create` share.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use serde_json::value::RawValue;
+use windlass::{PAYLOAD_BYTES_MAX, Priority};
+
+use super::exit::End;
+use super::parse;
+use crate::wire::{self, Limit};
+
+/// What every job may have.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "The job")]
+pub(crate) struct JobArgs {
+    /// Its data: JSON, @FILE, or - for standard input
+    #[arg(short, long, value_name = "JSON|@FILE|-")]
+    pub(crate) payload: Option<String>,
+    /// What the data is when it is no JSON
+    #[arg(long, value_name = "TYPE", requires = "payload")]
+    pub(crate) content_type: Option<String>,
+    /// Its queue; `default` unless named
+    #[arg(short, long, value_name = "QUEUE")]
+    pub(crate) queue: Option<String>,
+    /// critical, high, normal, low or bulk
+    #[arg(long, value_name = "PRIORITY")]
+    pub(crate) priority: Option<Priority>,
+    /// How often it may be tried
+    #[arg(long, value_name = "N")]
+    pub(crate) attempts: Option<u32>,
+    /// Longest run of one attempt, or none
+    #[arg(long, value_name = "DURATION", value_parser = parse::limit)]
+    pub(crate) timeout: Option<Limit>,
+    /// How long it may take to end, or none
+    #[arg(long, value_name = "DURATION", value_parser = parse::limit)]
+    pub(crate) lifetime: Option<Limit>,
+    /// A label; may be repeated
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
+    pub(crate) tags: Vec<(String, String)>,
+    /// For following it through several systems
+    #[arg(long, value_name = "ID")]
+    pub(crate) correlation_id: Option<String>,
+    /// Told by a signed POST when the job has ended
+    #[arg(long, value_name = "URL")]
+    pub(crate) callback_url: Option<String>,
+}
+
+impl JobArgs {
+    /// The job, of this type.
+    pub(crate) fn job(&self, job_type: &str) -> anyhow::Result<wire::NewJob> {
+        let mut job = wire::NewJob {
+            job_type: job_type.to_owned(),
+            queue: self.queue.clone(),
+            priority: self.priority,
+            max_attempts: self.attempts,
+            execution_timeout: self.timeout,
+            lifetime: self.lifetime,
+            tags: parse::tags(&self.tags),
+            correlation_id: self.correlation_id.clone(),
+            callback_url: self.callback_url.clone(),
+            ..wire::NewJob::default()
+        };
+        if let Some(payload) = &self.payload {
+            let bytes = read(payload)?;
+            match &self.content_type {
+                None => job.payload = Some(json(bytes, payload)?),
+                Some(content_type) => {
+                    job.payload_base64 = Some(STANDARD.encode(bytes));
+                    job.content_type = Some(content_type.clone());
+                }
+            }
+        }
+        Ok(job)
+    }
+}
+
+/// The payload that was typed, or that a file or standard input holds.
+pub(crate) fn read(payload: &str) -> anyhow::Result<Vec<u8>> {
+    if payload == "-" {
+        return whole(std::io::stdin().lock()).context("cannot read the payload from standard input");
+    }
+    match payload.strip_prefix('@') {
+        None => Ok(payload.as_bytes().to_vec()),
+        Some(path) => {
+            let file = std::fs::File::open(Path::new(path)).with_context(|| format!("cannot open {path}"))?;
+            whole(file).with_context(|| format!("cannot read the payload from {path}"))
+        }
+    }
+}
+
+/// All there is, up to what a payload may hold.
+fn whole(from: impl Read) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = PAYLOAD_BYTES_MAX as u64;
+    from.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(
+            windlass::Error::PayloadTooLarge { what: "payload", size: bytes.len(), limit: PAYLOAD_BYTES_MAX }.into()
+        );
+    }
+    Ok(bytes)
+}
+
+/// The payload as JSON; what was typed is quoted in the refusal, what a file holds is not.
+pub(crate) fn json(bytes: Vec<u8>, typed: &str) -> anyhow::Result<Box<RawValue>> {
+    let problem = |problem: String| {
+        let advice = match typed.starts_with('@') || typed == "-" {
+            true => "the payload must be one JSON value; name other data with --content-type",
+            false => "put JSON into quotes, such as --payload '{\"to\":\"ada\"}', or name a file with @FILE",
+        };
+        End::usage(format!("the payload is not JSON: {problem}")).advise(advice)
+    };
+    let text = String::from_utf8(bytes).map_err(|_| problem("it is not UTF-8".to_owned()))?;
+    let value = RawValue::from_string(text.trim().to_owned()).map_err(|error| problem(error.to_string()))?;
+    Ok(value)
+}

@@ -1,0 +1,94 @@
+//! `windlass queues`: what waits where, and whether it may start.
+
+use clap::{Args, Subcommand};
+use windlass::store::{Act, Filter, QueueRecord};
+use windlass::{Error, QueueName, State};
+
+use super::bulk::{self, HowArgs};
+use super::connect::{Reach, Session, user};
+use super::output::{OutputArgs, say};
+use super::parse;
+
+/// What nobody has claimed.
+const UNCLAIMED: [State; 4] = [State::Pending, State::Delayed, State::Scheduled, State::Retrying];
+
+/// What `windlass queues` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List all queues with what waits in them
+    #[command(after_help = "Example:\n  windlass queues list -o wide")]
+    List,
+    /// Show one queue
+    #[command(after_help = "Example:\n  windlass queues get mail -o json")]
+    Get {
+        /// Which queue
+        #[arg(value_name = "QUEUE", value_parser = parse::queue)]
+        queue: QueueName,
+    },
+    /// Start no more jobs of a queue; running ones go on
+    #[command(after_help = "Example:\n  windlass queues pause mail")]
+    Pause {
+        /// Which queues
+        #[arg(value_name = "QUEUE", required = true, value_parser = parse::queue)]
+        queues: Vec<QueueName>,
+    },
+    /// Start jobs of a paused queue again
+    #[command(after_help = "Example:\n  windlass queues resume mail")]
+    Resume {
+        /// Which queues
+        #[arg(value_name = "QUEUE", required = true, value_parser = parse::queue)]
+        queues: Vec<QueueName>,
+    },
+    /// Cancel every job of a queue that nobody has claimed
+    #[command(after_help = "Example:\n  windlass queues purge mail --dry-run")]
+    Purge {
+        /// Which queue
+        #[arg(value_name = "QUEUE", value_parser = parse::queue)]
+        queue: QueueName,
+        #[command(flatten)]
+        how: HowArgs,
+    },
+}
+
+pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
+    let session = reach.open(&arguments.output).await?;
+    match arguments.command {
+        Command::List => session.out.all(&session.client.queues().await?, "there are no queues yet"),
+        Command::Get { queue } => session.out.one(&find(&session, &queue).await?),
+        Command::Pause { queues } => set_paused(&session, &queues, true).await,
+        Command::Resume { queues } => set_paused(&session, &queues, false).await,
+        Command::Purge { queue, how } => purge(&session, queue, how).await,
+    }
+}
+
+async fn find(session: &Session, queue: &QueueName) -> anyhow::Result<QueueRecord> {
+    let found = session.client.queues().await?.into_iter().find(|record| record.name == *queue);
+    Ok(found.ok_or_else(|| Error::not_found("queue", queue.as_str()))?)
+}
+
+async fn set_paused(session: &Session, queues: &[QueueName], paused: bool) -> anyhow::Result<()> {
+    for queue in queues {
+        session.store().set_paused(queue, paused, user().as_deref()).await?;
+        say(format!("queue {queue} is {}", if paused { "paused" } else { "open" }));
+        if !session.out.is_table() {
+            session.out.one(&find(session, queue).await?)?;
+        }
+    }
+    Ok(())
+}
+
+async fn purge(session: &Session, queue: QueueName, mut how: HowArgs) -> anyhow::Result<()> {
+    if how.reason.is_empty() {
+        "purged".clone_into(&mut how.reason);
+    }
+    let filter = Filter { queue: Some(queue), states: UNCLAIMED.to_vec(), ..Filter::default() };
+    bulk::on_all(session, bulk::CANCEL, Act::Cancel { force: false }, filter, &how).await
+}

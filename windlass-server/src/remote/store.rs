@@ -1,0 +1,300 @@
+//! The store's methods, each a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Method;
+use tokio::sync::broadcast;
+use windlass::schedule::ScheduleRecord;
+use windlass::store::{
+    ActRecord, CALL_MAX, ClaimRequest, Claimed, Cursor, Extended, Filter, Inserted, JobEvent, ListQuery, Operated,
+    Operation, PAGE_MAX, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Totals, Upkeep,
+    UpkeepReport, Wake, WorkerRecord, WorkerReport,
+};
+use windlass::workflow::{Submission, WorkflowRecord};
+use windlass::{
+    AttemptRecord, Error, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Result, Settlement, Stale,
+    Timestamp, WorkflowId,
+};
+
+use super::HttpStore;
+use super::call::Call;
+use crate::wire;
+
+/// How many jobs are asked for in one request: their payloads come along.
+const FIND_MAX: usize = 1000;
+/// How far the server counts at most.
+const CAP_MAX: u64 = 1_000_000_000;
+
+#[async_trait]
+impl Store for HttpStore {
+    fn kind(&self) -> &'static str {
+        "http"
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        let answer: wire::Now = self.get("read the store's time", &["time"]).answer().await?;
+        Ok(answer.now)
+    }
+
+    async fn insert(&self, submission: Submission) -> Result<Inserted> {
+        let count = submission.jobs().len();
+        let jobs = wire::NewJob::of_specs(submission.jobs());
+        let answer: wire::InsertedBatch = match submission.workflow_name() {
+            Some(name) => {
+                let workflow = wire::NewWorkflow { name: name.to_owned(), jobs };
+                self.write("start a workflow", Method::POST, &["workflows"]).json(&workflow)?.answer().await?
+            }
+            None => {
+                let call = self.write("enqueue jobs", Method::POST, &["jobs", "batch"]);
+                call.json(&wire::Batch { jobs })?.answer().await?
+            }
+        };
+        answer.into_stored(count)
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        let claim = wire::Claim::from(request);
+        if claim.max == 0 || claim.queues.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = self.write("claim jobs", Method::POST, &["claims"]).json(&claim)?;
+        let answer: wire::ClaimAnswer = call.answer().await?;
+        answer.jobs.into_iter().map(wire::Job::into_claimed).collect()
+    }
+
+    async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
+        let mut answers = Vec::with_capacity(leases.len());
+        for some in leases.chunks(CALL_MAX) {
+            let leases = some.iter().map(|key| wire::HeldLease::from(*key)).collect();
+            let extend = wire::Extend { leases, lease: lease_time.map(wire::Span) };
+            let call = self.write("extend leases", Method::POST, &["leases", "extend"]).json(&extend)?;
+            let answer: wire::ExtendAnswer = call.answer().await?;
+            answers.extend(counted(some.len(), answer.leases)?.into_iter().map(Extended::from));
+        }
+        Ok(answers)
+    }
+
+    async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>> {
+        let mut answers = Vec::with_capacity(saves.len());
+        for some in saves.chunks(CALL_MAX) {
+            let saves = wire::Saves { saves: some.iter().map(wire::Save::from).collect() };
+            let call = self.write("save under leases", Method::POST, &["leases", "saves"]).json(&saves)?;
+            let answer: wire::SavesAnswer = call.answer().await?;
+            let saved = |saved: wire::Saved| saved.stale.map_or(Ok(()), Err);
+            answers.extend(counted(some.len(), answer.saved)?.into_iter().map(saved));
+        }
+        Ok(answers)
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+        let mut answers = Vec::with_capacity(settlements.len());
+        for some in settlements.chunks(CALL_MAX) {
+            let settle = wire::Settle { settlements: some.iter().map(wire::Settlement::of).collect() };
+            let call = self.write("settle leases", Method::POST, &["leases", "settle"]).json(&settle)?;
+            let answer: wire::SettleAnswer = call.answer().await?;
+            for settled in counted(some.len(), answer.settled)? {
+                answers.push(settled.into_stored()?);
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
+        if !self.asks_for_upkeep {
+            return Ok(UpkeepReport::default());
+        }
+        let call = self.write("do a step of upkeep", Method::POST, &["upkeep"]).json(&wire::Upkeep::from(request))?;
+        let report: wire::UpkeepReport = call.answer().await?;
+        Ok(report.into())
+    }
+
+    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let mut found = Vec::with_capacity(ids.len());
+        for some in ids.chunks(FIND_MAX) {
+            let asked = wire::JobIds { ids: some.to_vec() };
+            let call = self.write("find jobs", Method::POST, &["jobs", "find"]).reading().json(&asked)?;
+            let answer: wire::FoundJobs = call.answer().await?;
+            for job in counted(some.len(), answer.items)? {
+                found.push(job.map(JobRecord::try_from).transpose()?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        let call = filtered(self.get("list jobs", &["jobs"]), &query.filter);
+        let page: wire::JobPage = paged(call, query.after.as_ref(), query.limit).answer().await?;
+        let items: Result<Vec<_>> = page.items.into_iter().map(JobRecord::try_from).collect();
+        Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
+    }
+
+    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
+        if cap == 0 {
+            return Ok(0);
+        }
+        let call = filtered(self.get("count jobs", &["jobs", "count"]), filter);
+        let answer: wire::Count = call.param("cap", cap.min(CAP_MAX).to_string()).answer().await?;
+        Ok(answer.count)
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
+        let call = self.get("list attempts", &["jobs", &job.to_string(), "attempts"]);
+        let answer: wire::Attempts = call.answer().await?;
+        answer.items.into_iter().map(AttemptRecord::try_from).collect()
+    }
+
+    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
+        let call = self.get("list log lines", &["jobs", &job.to_string(), "logs"]);
+        let answer: wire::Logs = call.answer().await?;
+        Ok(answer.items.into_iter().map(LogLine::from).collect())
+    }
+
+    async fn explain(&self, job: JobId) -> Result<Explanation> {
+        let call = self.get("explain a job", &["jobs", &job.to_string(), "explain"]);
+        let answer: wire::Explanation = call.answer().await?;
+        answer.try_into()
+    }
+
+    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
+        let call = self.get("list events", &["events", "page"]);
+        let page: wire::EventPage = paged(call, after, limit).answer().await?;
+        let items: Result<Vec<_>> = page.items.into_iter().map(JobEvent::try_from).collect();
+        Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
+    }
+
+    async fn totals(&self) -> Result<Totals> {
+        let totals: wire::Totals = self.get("read the totals", &["stats"]).answer().await?;
+        Ok(totals.into())
+    }
+
+    async fn operate(&self, operation: &Operation) -> Result<Operated> {
+        let (limit, cursor) = match &operation.target {
+            Target::Jobs(_) => (PAGE_MAX, None),
+            Target::Matching { limit, after, .. } => ((*limit).clamp(1, PAGE_MAX), after.clone()),
+        };
+        let step =
+            wire::Step { operation: wire::NewOperation::of(operation), limit, cursor: cursor.map(|cursor| cursor.0) };
+        let call = self.write("act on jobs", Method::POST, &["operations", "step"]);
+        let answer: wire::Operated = call.maybe("by", operation.by.as_deref()).json(&step)?.answer().await?;
+        Ok(answer.into())
+    }
+
+    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
+        let page: wire::ActPage = paged(self.get("list acts", &["acts"]), after, limit).answer().await?;
+        let items = page.items.into_iter().map(ActRecord::from).collect();
+        Ok(Page { items, next: page.next_cursor.map(Cursor) })
+    }
+
+    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
+        let verb = if paused { "pause" } else { "resume" };
+        let call = self.write("pause or resume a queue", Method::POST, &["queues", queue.as_str(), verb]);
+        call.maybe("by", by).done().await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        let answer: wire::Queues = self.get("list queues", &["queues"]).answer().await?;
+        answer.items.into_iter().map(QueueRecord::try_from).collect()
+    }
+
+    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+        let report = wire::WorkerReport::from(worker);
+        self.write("announce a worker", Method::POST, &["workers"]).json(&report)?.done().await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        let answer: wire::Workers = self.get("list workers", &["workers"]).answer().await?;
+        answer.items.into_iter().map(WorkerRecord::try_from).collect()
+    }
+
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        let call = |method, path: &[&str]| self.write("edit a schedule", method, path).maybe("by", by);
+        let call = match edit {
+            ScheduleEdit::Create(spec) => call(Method::POST, &["schedules"]).json(&wire::NewSchedule::from(spec))?,
+            ScheduleEdit::Put { spec, version } => {
+                call(Method::PUT, &["schedules", &spec.name]).if_match(*version).json(&wire::NewSchedule::from(spec))?
+            }
+            ScheduleEdit::Pause(name) => call(Method::POST, &["schedules", name, "pause"]),
+            ScheduleEdit::Resume(name) => call(Method::POST, &["schedules", name, "resume"]),
+            ScheduleEdit::Delete(name) => call(Method::DELETE, &["schedules", name]),
+            ScheduleEdit::Trigger(name) => {
+                let triggered: wire::Triggered = call(Method::POST, &["schedules", name, "trigger"]).answer().await?;
+                return triggered.try_into();
+            }
+        };
+        let schedule: wire::Schedule = call.answer().await?;
+        Ok(ScheduleEdited { schedule: schedule.try_into()?, job: None })
+    }
+
+    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
+        let call = self.get("list schedules", &["schedules"]).maybe("cursor", after);
+        let call = call.param("limit", limit.clamp(1, PAGE_MAX).to_string());
+        let page: wire::SchedulePage = call.answer().await?;
+        page.items.into_iter().map(ScheduleRecord::try_from).collect()
+    }
+
+    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
+        let mut found = Vec::with_capacity(ids.len());
+        for some in ids.chunks(CALL_MAX) {
+            let asked = wire::WorkflowIds { ids: some.to_vec() };
+            let call = self.write("find workflows", Method::POST, &["workflows", "find"]).reading().json(&asked)?;
+            let answer: wire::FoundWorkflows = call.answer().await?;
+            let records = counted(some.len(), answer.items)?.into_iter();
+            found.extend(records.map(|workflow| workflow.map(WorkflowRecord::from)));
+        }
+        Ok(found)
+    }
+
+    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
+        let page: wire::WorkflowPage = paged(self.get("list workflows", &["workflows"]), after, limit).answer().await?;
+        let items = page.items.into_iter().map(WorkflowRecord::from).collect();
+        Ok(Page { items, next: page.next_cursor.map(Cursor) })
+    }
+
+    /// A client of its own: one that was made on another runtime stops when that one is blocked.
+    async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        let own = HttpStore::connect(self.url(), self.inner.token.clone())?;
+        Ok(Some(Arc::new(own)))
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.subscribe()
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        let findings: wire::Findings = self.get("check the store", &["check"]).answer().await?;
+        Ok(findings.items)
+    }
+}
+
+/// Refuses an answer that is not for as many things as were asked.
+fn counted<T>(asked: usize, answered: Vec<T>) -> Result<Vec<T>> {
+    if asked == answered.len() {
+        return Ok(answered);
+    }
+    Err(Error::store("read the server's answer", "it is not for as many things as were asked"))
+}
+
+fn paged<'a>(call: Call<'a>, after: Option<&Cursor>, limit: usize) -> Call<'a> {
+    let call = call.maybe("cursor", after.map(|cursor| cursor.0.as_str()));
+    call.param("limit", limit.clamp(1, PAGE_MAX).to_string())
+}
+
+fn filtered<'a>(call: Call<'a>, filter: &Filter) -> Call<'a> {
+    let call = filter.states.iter().fold(call, |call, state| call.param("state", wire_name(*state)));
+    let call = filter.tags.iter().fold(call, |call, (key, value)| call.param(&format!("tag.{key}"), value));
+    call.maybe("queue", filter.queue.as_ref().map(QueueName::as_str))
+        .maybe("type", filter.job_type.as_ref().map(windlass::JobType::as_str))
+        .maybe("workflow", filter.workflow.map(|id| id.to_string()))
+        .maybe("schedule", filter.schedule.as_deref())
+        .maybe("correlation_id", filter.correlation_id.as_deref())
+        .maybe("code", filter.code.as_deref())
+        .maybe("created_after", filter.created_from.map(|at| at.to_string()))
+        .maybe("created_before", filter.created_before.map(|at| at.to_string()))
+        .maybe("ended_before", filter.ended_before.map(|at| at.to_string()))
+}
+
+fn wire_name(state: windlass::State) -> String {
+    state.as_str().to_ascii_lowercase()
+}

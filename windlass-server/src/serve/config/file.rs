@@ -1,0 +1,108 @@
+//! The configuration file as it is written. What it means is decided in `mod.rs`.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::api::roles::Role;
+use crate::wire::{Limit, Span};
+
+/// Everything that can stand in the file. A key that is not here is refused.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) store: Option<String>,
+    pub(super) listen: Option<String>,
+    #[serde(default)]
+    pub(super) hosts: Vec<String>,
+    #[serde(default)]
+    pub(super) origins: Vec<String>,
+    pub(super) hide_payloads: Option<bool>,
+    pub(super) public_metrics: Option<bool>,
+    pub(super) grace: Option<Span>,
+    #[serde(default)]
+    pub(super) log: Log,
+    #[serde(default)]
+    pub(super) limits: Limits,
+    #[serde(default)]
+    pub(super) retention: Retention,
+    #[serde(default)]
+    pub(super) webhooks: Webhooks,
+    #[serde(default)]
+    pub(super) tokens: Vec<Token>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Log {
+    pub(super) format: Option<String>,
+    pub(super) level: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Limits {
+    pub(super) payload_bytes: Option<usize>,
+    pub(super) batch_bytes: Option<usize>,
+    pub(super) body_memory_bytes: Option<usize>,
+    pub(super) header_bytes: Option<usize>,
+    pub(super) headers: Option<usize>,
+    pub(super) connections: Option<usize>,
+    pub(super) requests: Option<usize>,
+    pub(super) waits: Option<usize>,
+    pub(super) header_timeout: Option<Span>,
+    pub(super) body_timeout: Option<Span>,
+    pub(super) write_timeout: Option<Span>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Retention {
+    pub(super) completed: Option<Limit>,
+    pub(super) cancelled: Option<Limit>,
+    pub(super) failed: Option<Limit>,
+    pub(super) dead_letter: Option<Limit>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Webhooks {
+    #[serde(default)]
+    pub(super) secrets: Vec<String>,
+    #[serde(default)]
+    pub(super) allow: Vec<String>,
+    pub(super) allow_http: Option<bool>,
+    pub(super) timeout: Option<Span>,
+    pub(super) concurrency: Option<usize>,
+}
+
+impl std::fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Webhooks({} secrets)", self.secrets.len())
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Token {
+    pub(super) name: Option<String>,
+    pub(super) role: Role,
+    pub(super) sha256: String,
+}
+
+/// Reads a file.
+pub(super) fn read(path: &Path) -> anyhow::Result<File> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read configuration {}", path.display()))?;
+    parse(&text).with_context(|| format!("in configuration {}", path.display()))
+}
+
+/// Reads the text of a file. What it says about a bad one names the key, never a value: a value may be a secret.
+pub(super) fn parse(text: &str) -> anyhow::Result<File> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+        let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+        anyhow::anyhow!("{place}{}", error.message())
+    })
+}

@@ -1,0 +1,332 @@
+//! The configuration of `windlass run`: flags over environment over file, in; checked settings, out.
+//!
+//! The only reader of the file. `docs/configuration.md` describes every key.
+
+mod file;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use windlass::store::{Retention, redacted};
+
+use super::guard::{Host, Token, Tokens};
+use super::logs::{Format, Level};
+use super::webhook::{Allowed, Secret};
+use crate::api::roles::Role;
+use crate::wire::{Limit, Span};
+
+/// The port unless another is given.
+pub const PORT: u16 = 7654;
+/// The store unless another is given.
+pub const STORE: &str = "sqlite:windlass.db";
+
+/// What flags and environment say; each wins over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// The configuration file.
+    pub file: Option<PathBuf>,
+    /// The store's URL.
+    pub store: Option<String>,
+    /// The address to listen on.
+    pub listen: Option<String>,
+    /// How log lines are written.
+    pub log: Option<Format>,
+    /// Which log lines are written.
+    pub level: Option<Level>,
+    /// Secrets to sign webhooks with.
+    pub webhook_secrets: Vec<Secret>,
+}
+
+/// Checked settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The store's URL.
+    pub store: String,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Whether the next free port will do.
+    pub any_port: bool,
+    /// Who may do what; empty for everybody everything.
+    pub tokens: Tokens,
+    /// Names under which the server may be addressed, beside `localhost` and IP addresses.
+    pub hosts: Vec<Host>,
+    /// Other origins whose pages may call.
+    pub origins: Vec<String>,
+    /// Whether role read sees no payloads and results.
+    pub hide_payloads: bool,
+    /// Whether metrics need no token.
+    pub public_metrics: bool,
+    /// How long requests and deliveries may take to finish at the end.
+    pub grace: Duration,
+    /// How log lines are written; by where they go unless given.
+    pub log: Option<Format>,
+    /// Which log lines are written; by where they go unless given.
+    pub level: Option<Level>,
+    /// What bounds a client.
+    pub limits: Limits,
+    /// How long ended jobs are kept.
+    pub retention: Retention,
+    /// How webhooks are delivered.
+    pub webhooks: Webhooks,
+}
+
+/// What bounds a client, each with its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest payload; the contract's limit is 16 MiB.
+    pub payload_bytes: usize,
+    /// The largest body of a call that takes many jobs.
+    pub batch_bytes: usize,
+    /// Bodies that are held in memory at once, in all.
+    pub body_memory_bytes: usize,
+    /// The largest request head.
+    pub header_bytes: usize,
+    /// The most header lines of a request.
+    pub headers: usize,
+    /// The most connections at once.
+    pub connections: usize,
+    /// The most requests worked on at once.
+    pub requests: usize,
+    /// The most requests at once that wait for something: claims with `wait`, `wait` on a job, events.
+    pub waits: usize,
+    /// How long a client may take to send a request's head, and a connection may be idle.
+    pub header_timeout: Duration,
+    /// How long a client may take to send a body.
+    pub body_timeout: Duration,
+    /// How long a client may take to read anything of what it asked for.
+    pub write_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            payload_bytes: windlass::PAYLOAD_BYTES_DEFAULT,
+            batch_bytes: 64 << 20,
+            body_memory_bytes: 256 << 20,
+            header_bytes: 32 << 10,
+            headers: 64,
+            connections: 1024,
+            requests: 256,
+            waits: 768,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Limits {
+    /// The largest body of a call that takes one job: its payload, as base64 if need be, and what stands around it.
+    pub fn body_bytes(&self) -> usize {
+        self.payload_bytes.div_ceil(3) * 4 + (64 << 10)
+    }
+}
+
+/// How webhooks are delivered.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// What they are signed with, newest first; none for no deliveries.
+    pub secrets: Vec<Secret>,
+    /// Private targets that are allowed all the same.
+    pub allowed: Allowed,
+    /// Whether plain `http` is allowed.
+    pub allow_http: bool,
+    /// How long one delivery may take.
+    pub timeout: Duration,
+    /// How many are under way at once.
+    pub concurrency: usize,
+}
+
+impl Settings {
+    /// Puts flags and environment over the file, and checks the whole.
+    pub fn new(given: Given) -> anyhow::Result<Self> {
+        let file = match &given.file {
+            Some(path) => file::read(path)?,
+            None => file::File::default(),
+        };
+        Settings::check(given, file)
+    }
+
+    fn check(given: Given, file: file::File) -> anyhow::Result<Self> {
+        let any_port = given.listen.is_none() && file.listen.is_none();
+        let listen = match given.listen.as_deref().or(file.listen.as_deref()) {
+            None => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            Some(text) => address(text)?,
+        };
+        let tokens = tokens(&file.tokens)?;
+        if !listen.ip().is_loopback() && tokens.is_empty() {
+            bail!(
+                "will not listen on {listen} without a token: whoever reaches it could run jobs. Create one with \
+                 `windlass token new --role admin` and put the line it prints into the configuration file, or listen on \
+                 127.0.0.1"
+            );
+        }
+        let hosts = file.hosts.iter().map(|host| Host::parse(host)).collect::<Result<_, _>>();
+        let log = match (given.log, file.log.format.as_deref()) {
+            (Some(format), _) => Some(format),
+            (None, text) => text.map(str::parse).transpose().map_err(anyhow::Error::msg).context("log.format")?,
+        };
+        let level = match (given.level, file.log.level.as_deref()) {
+            (Some(level), _) => Some(level),
+            (None, text) => text.map(str::parse).transpose().map_err(anyhow::Error::msg).context("log.level")?,
+        };
+        Ok(Settings {
+            store: given.store.or(file.store).unwrap_or_else(|| STORE.to_owned()),
+            listen,
+            any_port,
+            tokens,
+            hosts: hosts.map_err(anyhow::Error::msg).context("hosts")?,
+            origins: origins(file.origins)?,
+            hide_payloads: file.hide_payloads.unwrap_or(false),
+            public_metrics: file.public_metrics.unwrap_or(false),
+            grace: file.grace.map_or(Duration::from_secs(25), |time| time.0),
+            log,
+            level,
+            limits: limits(&file.limits)?,
+            retention: retention(&file.retention),
+            webhooks: webhooks(given.webhook_secrets, file.webhooks)?,
+        })
+    }
+
+    /// The store's URL without its password.
+    pub fn store_shown(&self) -> String {
+        redacted(&self.store)
+    }
+}
+
+/// An address to listen on: `127.0.0.1:7654`, `[::1]:7654`, `localhost:7654`, or a port alone.
+fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(loopback, port));
+    }
+    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+        return Ok(SocketAddr::new(loopback, port));
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    text.parse().map_err(|_| anyhow::anyhow!("listen: {text:?} is no address; write 127.0.0.1:7654 or 0.0.0.0:7654"))
+}
+
+fn tokens(given: &[file::Token]) -> anyhow::Result<Tokens> {
+    let mut tokens = Vec::with_capacity(given.len());
+    for (place, token) in given.iter().enumerate() {
+        let name = token.name.clone().unwrap_or_else(|| format!("{} {}", token.role, place + 1));
+        let parsed = Token::new(name, token.role, &token.sha256);
+        tokens.push(parsed.map_err(anyhow::Error::msg).with_context(|| format!("tokens, entry {}", place + 1))?);
+    }
+    Ok(Tokens::new(tokens))
+}
+
+fn origins(given: Vec<String>) -> anyhow::Result<Vec<String>> {
+    for origin in &given {
+        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        if rest.is_none_or(|rest| rest.is_empty() || rest.contains('/')) {
+            bail!("origins: {origin:?} is no origin; write https://jobs.example.com");
+        }
+    }
+    Ok(given)
+}
+
+fn limits(given: &file::Limits) -> anyhow::Result<Limits> {
+    let usual = Limits::default();
+    let time = |given: Option<Span>, usual: Duration| given.map_or(usual, |time| time.0);
+    let limits = Limits {
+        payload_bytes: given.payload_bytes.unwrap_or(usual.payload_bytes),
+        batch_bytes: given.batch_bytes.unwrap_or(usual.batch_bytes),
+        body_memory_bytes: given.body_memory_bytes.unwrap_or(usual.body_memory_bytes),
+        header_bytes: given.header_bytes.unwrap_or(usual.header_bytes),
+        headers: given.headers.unwrap_or(usual.headers),
+        connections: given.connections.unwrap_or(usual.connections),
+        requests: given.requests.unwrap_or(usual.requests),
+        waits: given.waits.unwrap_or(usual.waits),
+        header_timeout: time(given.header_timeout, usual.header_timeout),
+        body_timeout: time(given.body_timeout, usual.body_timeout),
+        write_timeout: time(given.write_timeout, usual.write_timeout),
+    };
+    let within = |name: &str, value: usize, least: usize, most: usize| {
+        if (least..=most).contains(&value) {
+            Ok(())
+        } else {
+            bail!("limits.{name}: must be {least} to {most}, is {value}")
+        }
+    };
+    within("payload_bytes", limits.payload_bytes, 1, windlass::PAYLOAD_BYTES_MAX)?;
+    within("batch_bytes", limits.batch_bytes, limits.body_bytes(), 1 << 30)?;
+    within("body_memory_bytes", limits.body_memory_bytes, limits.batch_bytes, u32::MAX as usize)?;
+    within("header_bytes", limits.header_bytes, 8 << 10, 1 << 20)?;
+    within("headers", limits.headers, 8, 1000)?;
+    within("connections", limits.connections, 1, 100_000)?;
+    within("requests", limits.requests, 1, 100_000)?;
+    within("waits", limits.waits, 1, 100_000)?;
+    for (name, time) in [
+        ("header_timeout", limits.header_timeout),
+        ("body_timeout", limits.body_timeout),
+        ("write_timeout", limits.write_timeout),
+    ] {
+        if time.is_zero() || time > Duration::from_secs(3600) {
+            bail!("limits.{name}: must be more than zero and at most 1h");
+        }
+    }
+    Ok(limits)
+}
+
+fn retention(given: &file::Retention) -> Retention {
+    let usual = Retention::default();
+    let kept = |given: Option<Limit>, usual| given.map_or(usual, |kept| kept.0);
+    Retention {
+        completed: kept(given.completed, usual.completed),
+        cancelled: kept(given.cancelled, usual.cancelled),
+        failed: kept(given.failed, usual.failed),
+        dead_letter: kept(given.dead_letter, usual.dead_letter),
+    }
+}
+
+fn webhooks(given: Vec<Secret>, file: file::Webhooks) -> anyhow::Result<Webhooks> {
+    let mut secrets = given;
+    if secrets.is_empty() {
+        for text in &file.secrets {
+            secrets.push(Secret::parse(text).map_err(anyhow::Error::msg).context("webhooks.secrets")?);
+        }
+    }
+    let timeout = file.timeout.map_or(Duration::from_secs(15), |time| time.0);
+    // The webhook job's own execution timeout is 30 s; ours must come first to say what happened.
+    if timeout.is_zero() || timeout > Duration::from_secs(25) {
+        bail!("webhooks.timeout: must be more than zero and at most 25s");
+    }
+    let concurrency = file.concurrency.unwrap_or(16);
+    if !(1..=1000).contains(&concurrency) {
+        bail!("webhooks.concurrency: must be 1 to 1000, is {concurrency}");
+    }
+    Ok(Webhooks {
+        secrets,
+        allowed: Allowed::parse(&file.allow).map_err(anyhow::Error::msg).context("webhooks.allow")?,
+        allow_http: file.allow_http.unwrap_or(false),
+        timeout,
+        concurrency,
+    })
+}
+
+/// Reads a time such as `1m30s`, for flags.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    text.parse::<Span>().map(|span| span.0).map_err(|problem| problem.to_string())
+}
+
+/// The retention that a configuration file asks for, or the usual one.
+pub fn retention_in(path: Option<&std::path::Path>) -> anyhow::Result<Retention> {
+    Ok(match path {
+        Some(path) => retention(&file::read(path)?.retention),
+        None => Retention::default(),
+    })
+}
+
+/// The line of the configuration file that makes a token known.
+pub fn token_lines(name: &str, role: Role, sha256: &str) -> String {
+    format!("[[tokens]]\nname = {name:?}\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use super::*;
+
+fn settings(given: Given, text: &str) -> anyhow::Result<Settings> {
+    Settings::check(given, file::parse(text)?)
+}
+
+fn hash() -> String {
+    "ab".repeat(32)
+}
+
+#[test]
+fn without_a_word_it_listens_on_loopback_and_writes_a_file() {
+    let settings = settings(Given::default(), "").expect("the usual");
+    assert_eq!(settings.listen.to_string(), "127.0.0.1:7654");
+    assert!(settings.any_port);
+    assert_eq!(settings.store, "sqlite:windlass.db");
+    assert_eq!(settings.retention, Retention::default());
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file = "store = \"memory:\"\nlisten = \"127.0.0.1:1\"\n[log]\nlevel = \"debug\"";
+    let given = Given { store: Some("sqlite:x.db".to_owned()), ..Given::default() };
+    let settings = settings(given, file).expect("valid");
+    assert_eq!((settings.store.as_str(), settings.listen.port()), ("sqlite:x.db", 1));
+    assert!(!settings.any_port);
+    assert_eq!(settings.level, Some(Level::Debug));
+}
+
+#[test]
+fn an_unknown_key_is_refused_by_name() {
+    for text in [
+        "stroe = \"memory:\"",
+        "[limits]\nstroe = 1",
+        "[retention]\nstroe = \"1d\"",
+        "[webhooks]\nstroe = 1",
+        "[log]\nstroe = 1",
+        "[[tokens]]\nrole = \"read\"\nsha256 = \"\"\nstroe = 1",
+    ] {
+        let refused = settings(Given::default(), text).expect_err(text);
+        assert!(format!("{refused:#}").contains("stroe"), "{text}: {refused:#}");
+    }
+}
+
+/// The start matrix: which address with which tokens.
+#[test]
+fn only_loopback_is_served_without_a_token() {
+    let token = format!("[[tokens]]\nrole = \"admin\"\nsha256 = \"{}\"", hash());
+    for (listen, free) in [
+        ("127.0.0.1:7654", true),
+        ("127.8.8.8:7654", true),
+        ("localhost:7654", true),
+        ("[::1]:7654", true),
+        ("7654", true),
+        ("0.0.0.0:7654", false),
+        ("[::]:7654", false),
+        ("192.0.2.1:7654", false),
+        ("192.0.2.1", false),
+        ("[2001:db8::1]:7654", false),
+        ("[::ffff:127.0.0.1]:7654", false),
+    ] {
+        let given = Given { listen: Some(listen.to_owned()), ..Given::default() };
+        let without = settings(given.clone(), "");
+        assert_eq!(without.is_ok(), free, "{listen}");
+        if let Err(refused) = without {
+            assert!(refused.to_string().contains("windlass token new"), "{refused}");
+        }
+        assert!(settings(given, &token).is_ok(), "{listen} with a token");
+    }
+}
+
+#[test]
+fn what_is_out_of_bounds_is_named() {
+    for (text, name) in [
+        ("listen = \"nowhere\"", "listen"),
+        ("listen = \"127.0.0.1:99999\"", "listen"),
+        ("hosts = [\"a b\"]", "hosts"),
+        ("origins = [\"jobs.example.com\"]", "origins"),
+        ("[limits]\npayload_bytes = 16777217", "limits.payload_bytes"),
+        ("[limits]\npayload_bytes = 0", "limits.payload_bytes"),
+        ("[limits]\nbatch_bytes = 10", "limits.batch_bytes"),
+        ("[limits]\nconnections = 0", "limits.connections"),
+        ("[limits]\nheader_timeout = \"0s\"", "limits.header_timeout"),
+        ("[limits]\nheader_timeout = \"2h\"", "limits.header_timeout"),
+        ("[limits]\nheader_timeout = \"soon\"", "line 2"),
+        ("[log]\nlevel = \"loud\"", "log.level"),
+        ("[log]\nformat = \"xml\"", "log.format"),
+        ("[webhooks]\nsecrets = [\"hunter2hunter2\"]", "webhooks.secrets"),
+        ("[webhooks]\nallow = [\"10.0.0.0/99\"]", "webhooks.allow"),
+        ("[webhooks]\ntimeout = \"60s\"", "webhooks.timeout"),
+        ("[[tokens]]\nrole = \"king\"\nsha256 = \"\"", "role"),
+        ("[[tokens]]\nrole = \"read\"\nsha256 = \"xyz\"", "tokens, entry 1"),
+    ] {
+        let refused = format!("{:#}", settings(Given::default(), text).expect_err(text));
+        assert!(refused.contains(name), "{text}: {refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+    }
+}
+
+#[test]
+fn retention_knows_no_end() {
+    let settings = settings(Given::default(), "[retention]\ncompleted = \"none\"\nfailed = \"30d\"").expect("valid");
+    assert_eq!(settings.retention.completed, None);
+    assert_eq!(settings.retention.failed, Some(Duration::from_secs(30 * 86_400)));
+    assert_eq!(settings.retention.cancelled, Retention::default().cancelled);
+}
+
+#[test]
+fn secrets_do_not_show() {
+    let secret = format!("whsec_{}", "QUFB".repeat(8));
+    let settings = settings(Given::default(), &format!("[webhooks]\nsecrets = [{secret:?}]")).expect("valid");
+    let shown = format!("{settings:?}");
+    assert!(!shown.contains("QUFB") && !shown.contains("AAA"), "{shown}");
+}

@@ -1,0 +1,75 @@
+//! What the server says while it runs: to standard error, as text or as one JSON object a line.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::str::FromStr;
+
+use tracing_subscriber::EnvFilter;
+
+/// How log lines are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For machines: one object a line.
+    Json,
+}
+
+/// Which log lines are written: these and the more urgent ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Level {
+    /// What went wrong.
+    Error,
+    /// What is about to.
+    Warn,
+    /// What happens.
+    Info,
+    /// Every request.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        <Format as clap::ValueEnum>::from_str(text, false).map_err(|_| format!("{text:?} is none of text, json"))
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        <Level as clap::ValueEnum>::from_str(text, false)
+            .map_err(|_| format!("{text:?} is none of error, warn, info, debug, trace"))
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+            Level::Trace => "trace",
+        })
+    }
+}
+
+/// Starts logging. On a terminal people are told what goes wrong, elsewhere machines are told what happens.
+pub fn start(format: Option<Format>, level: Option<Level>) {
+    let terminal = std::io::stderr().is_terminal();
+    let format = format.unwrap_or(if terminal { Format::Text } else { Format::Json });
+    let level = level.unwrap_or(if terminal { Level::Warn } else { Level::Info });
+    // Only our own words at that level: what libraries say below a warning may hold what they were given.
+    let filter = EnvFilter::new(format!("warn,windlass={level},windlass_server={level}"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Somebody who embeds this may have begun before.
+    let _ = match format {
+        Format::Text => lines.with_ansi(terminal && std::env::var_os("NO_COLOR").is_none()).try_init(),
+        Format::Json => lines.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
+    };
+}

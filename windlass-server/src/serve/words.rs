@@ -1,0 +1,160 @@
+//! What `windlass run` says about itself: for people on a terminal, one JSON object a line elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+
+use serde_json::json;
+
+/// What there is to say at the start.
+#[derive(Debug)]
+pub(super) struct Started<'a> {
+    pub(super) store: &'a str,
+    pub(super) kind: &'static str,
+    pub(super) listen: SocketAddr,
+    /// The port that was wanted, where it was taken.
+    pub(super) moved_from: Option<u16>,
+    pub(super) token_needed: bool,
+    pub(super) webhooks: bool,
+    /// Jobs a second, in a demonstration.
+    pub(super) demo: Option<u32>,
+}
+
+impl Started<'_> {
+    fn schema(&self) -> Option<i64> {
+        match self.kind {
+            "sqlite" => Some(windlass::store::sqlite::SCHEMA_VERSION),
+            _ => None,
+        }
+    }
+
+    fn store_words(&self) -> String {
+        let nature = match self.kind {
+            "sqlite" => " (SQLite, durable)",
+            "postgres" => " (PostgreSQL, durable)",
+            "memory" => " (in memory: forgets everything at its end)",
+            _ => "",
+        };
+        let plain = self.store.strip_prefix("sqlite:").map(shown_path);
+        format!("{}{nature}", plain.as_deref().unwrap_or(self.store))
+    }
+
+    fn text(&self) -> String {
+        let schema = self.schema().map_or_else(String::new, |schema| format!("   schema v{schema}"));
+        let access = if self.token_needed { "token needed" } else { "loopback only, no token needed" };
+        let mut text = format!("  windlass {}   store {}{schema}\n", env!("CARGO_PKG_VERSION"), self.store_words());
+        text += &format!("  api         http://{}      ({access})\n", self.listen);
+        if let Some(port) = self.moved_from {
+            text += &format!("              port {port} is taken, so this is the next free one\n");
+        }
+        // Commands ask the usual port unless told otherwise.
+        let server = match self.moved_from {
+            Some(_) => format!(" --server http://{}", self.listen),
+            None => String::new(),
+        };
+        text += &format!(
+            "  try         windlass enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait{server}\n"
+        );
+        if let Some(rate) = self.demo {
+            text += &format!("  demo        {rate} jobs/s on 3 queues; stop with Ctrl-C\n");
+        }
+        text
+    }
+
+    fn json(&self) -> String {
+        let mut line = json!({
+            "event": "started",
+            "version": env!("CARGO_PKG_VERSION"),
+            "store": self.store,
+            "store_kind": self.kind,
+            "listen": format!("http://{}", self.listen),
+            "token_needed": self.token_needed,
+            "webhooks": self.webhooks,
+        });
+        let object = line.as_object_mut().expect("it was written as an object");
+        if let Some(schema) = self.schema() {
+            object.insert("schema".to_owned(), json!(schema));
+        }
+        if let Some(port) = self.moved_from {
+            object.insert("port_taken".to_owned(), json!(port));
+        }
+        if let Some(rate) = self.demo {
+            object.insert("demo_jobs_per_second".to_owned(), json!(rate));
+        }
+        format!("{line}\n")
+    }
+
+    pub(super) fn say(&self) {
+        say(&if std::io::stdout().is_terminal() { self.text() } else { self.json() });
+    }
+}
+
+/// Relative paths begin with a dot, so that they read as paths.
+fn shown_path(path: &str) -> String {
+    if path.starts_with(['/', '.']) { path.to_owned() } else { format!("./{path}") }
+}
+
+/// Says that the end begins.
+pub(super) fn say_stopping(running: usize) {
+    if std::io::stdout().is_terminal() {
+        say(&format!("stopping, {running} running … "));
+    } else {
+        say(&format!("{}\n", json!({ "event": "stopping", "running": running })));
+    }
+}
+
+/// Says that the end is there.
+pub(super) fn say_done(abandoned: usize) {
+    if !std::io::stdout().is_terminal() {
+        say(&format!("{}\n", json!({ "event": "stopped", "abandoned": abandoned })));
+    } else if abandoned == 0 {
+        say("done\n");
+    } else {
+        say(&format!("done; {abandoned} left to run again\n"));
+    }
+}
+
+fn say(text: &str) {
+    // Whoever closed standard output does not want to know.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started() -> Started<'static> {
+        Started {
+            store: "sqlite:windlass.db",
+            kind: "sqlite",
+            listen: "127.0.0.1:7655".parse().expect("an address"),
+            moved_from: Some(7654),
+            token_needed: false,
+            webhooks: false,
+            demo: Some(30),
+        }
+    }
+
+    #[test]
+    fn people_read_five_lines() {
+        let version = env!("CARGO_PKG_VERSION");
+        let schema = windlass::store::sqlite::SCHEMA_VERSION;
+        let expected = format!(
+            "  windlass {version}   store ./windlass.db (SQLite, durable)   schema v{schema}\n\
+             \x20 api         http://127.0.0.1:7655      (loopback only, no token needed)\n\
+             \x20             port 7654 is taken, so this is the next free one\n\
+             \x20 try         windlass enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait --server http://127.0.0.1:7655\n\
+             \x20 demo        30 jobs/s on 3 queues; stop with Ctrl-C\n"
+        );
+        assert_eq!(started().text(), expected);
+    }
+
+    #[test]
+    fn machines_read_one_line() {
+        let text = started().json();
+        assert_eq!(text.lines().count(), 1);
+        let line: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(line["listen"], "http://127.0.0.1:7655");
+        assert_eq!(line["port_taken"], 7654);
+    }
+}

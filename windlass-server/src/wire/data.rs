@@ -1,0 +1,98 @@
+//! Data of users in JSON: the value itself where the bytes are JSON, base64 where they are not.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use windlass::{Error, Payload, Result};
+
+/// The content type of bytes that come without one.
+const OCTETS: &str = "application/octet-stream";
+const JSON: &str = "application/json";
+
+/// A payload in its three members: the JSON value, or base64 and a content type.
+#[derive(Debug, Default)]
+pub(super) struct Data {
+    pub(super) json: Option<Box<RawValue>>,
+    pub(super) base64: Option<String>,
+    pub(super) content_type: Option<String>,
+}
+
+/// Takes a payload apart. JSON with white space around it goes as base64, so that it comes back byte for byte.
+pub(super) fn split(payload: &Payload) -> Data {
+    if payload.is_json()
+        && let Some(json) = json_of(payload.as_bytes())
+    {
+        return Data { json: Some(json), ..Data::default() };
+    }
+    let content_type = Some(payload.content_type().to_owned());
+    Data { base64: Some(STANDARD.encode(payload.as_bytes())), content_type, json: None }
+}
+
+/// Puts a payload together; `None` when there is none.
+pub(super) fn join(field: &'static str, data: Data) -> Result<Option<Payload>> {
+    let Data { json, base64, content_type } = data;
+    match (json, base64) {
+        (None, None) if content_type.is_some() => Err(Error::invalid("content_type", "stands only beside base64")),
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Error::invalid(field, "is given twice, as JSON and as base64")),
+        (Some(json), None) => {
+            if content_type.is_some_and(|content_type| !content_type.eq_ignore_ascii_case(JSON)) {
+                return Err(Error::invalid("content_type", "stands only beside base64"));
+            }
+            Payload::json_text(Box::<str>::from(json).into_string()).map(Some)
+        }
+        (None, Some(text)) => {
+            let bytes = decode(field, &text)?;
+            Payload::bytes(content_type.as_deref().unwrap_or(OCTETS), bytes).map(Some)
+        }
+    }
+}
+
+/// Bytes without a content type: JSON where they are.
+pub(super) fn split_bytes(bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
+    match json_of(bytes) {
+        Some(json) => (Some(json), None),
+        None => (None, Some(STANDARD.encode(bytes))),
+    }
+}
+
+/// The opposite of [`split_bytes`].
+pub(super) fn join_bytes(
+    field: &'static str,
+    json: Option<Box<RawValue>>,
+    base64: Option<String>,
+) -> Result<Option<Bytes>> {
+    match (json, base64) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Error::invalid(field, "is given twice, as JSON and as base64")),
+        (Some(json), None) => Ok(Some(Bytes::from(Box::<str>::from(json).into_string()))),
+        (None, Some(text)) => decode(field, &text).map(Some),
+    }
+}
+
+fn decode(field: &'static str, text: &str) -> Result<Bytes> {
+    let bytes = STANDARD.decode(text).map_err(|_| Error::invalid(field, "is not base64"))?;
+    Ok(bytes.into())
+}
+
+/// The bytes as a JSON value, if they are exactly one.
+fn json_of(bytes: &Bytes) -> Option<Box<RawValue>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let plain = |byte: Option<&u8>| byte.is_some_and(|byte| !byte.is_ascii_whitespace());
+    if !plain(bytes.first()) || !plain(bytes.last()) {
+        return None;
+    }
+    RawValue::from_string(text.to_owned()).ok()
+}
+
+/// Reads a member that may be `null`: said, and null, is not the same as left out.
+pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The same for members that may be cleared: `null` is `Some(None)`.
+pub(super) fn cleared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::<String>::deserialize(deserializer).map(Some)
+}

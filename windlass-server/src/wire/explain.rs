@@ -1,0 +1,193 @@
+//! Why a job is not running now.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use windlass::{
+    Error, Explanation as StoredExplanation, JobId, JobType, QueueName, Result, State, Timestamp, Why as StoredWhy,
+    WorkerId,
+};
+
+use super::job::Reason;
+use super::names;
+
+/// Every reason why a job is not running now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Explanation {
+    /// The job.
+    #[schema(value_type = String, format = "uuid")]
+    pub job: JobId,
+    /// The state it is in.
+    #[schema(value_type = names::StateName)]
+    pub state: State,
+    /// The reasons; empty when the next claim will take it.
+    pub reasons: Vec<Explained>,
+}
+
+/// One reason, for programs and in words.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Explained {
+    /// The reason.
+    pub why: Because,
+    /// The same in words.
+    pub text: String,
+}
+
+/// One reason why a job is not running now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", tag = "reason")]
+pub enum Because {
+    /// It is running.
+    Running {
+        /// Who holds it.
+        worker: String,
+        /// Until when, unless extended.
+        #[schema(value_type = String, format = DateTime)]
+        expires_at: Timestamp,
+    },
+    /// It is marked as running, but its lease is over: upkeep will take it back.
+    LeaseExpired {
+        /// When the lease ended.
+        #[schema(value_type = String, format = DateTime)]
+        expired_at: Timestamp,
+    },
+    /// Its holder was asked to stop.
+    CancelAsked,
+    /// It has ended.
+    Ended {
+        /// How.
+        #[schema(value_type = names::StateName)]
+        state: State,
+        /// Why, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<Reason>,
+    },
+    /// Its lifetime is over: upkeep will dead-letter it.
+    LifetimeOver {
+        /// When it ended.
+        #[schema(value_type = String, format = DateTime)]
+        deadline: Timestamp,
+    },
+    /// Its queue is paused.
+    Paused {
+        /// The queue.
+        queue: String,
+    },
+    /// Its first run lies ahead.
+    DelayedUntil {
+        /// When it may run.
+        #[schema(value_type = String, format = DateTime)]
+        run_at: Timestamp,
+    },
+    /// It failed and waits to be tried again.
+    BackingOffUntil {
+        /// When it may run.
+        #[schema(value_type = String, format = DateTime)]
+        run_at: Timestamp,
+    },
+    /// It waits for other jobs.
+    WaitsFor {
+        /// Which, at most 1,000.
+        #[schema(value_type = Vec<String>)]
+        jobs: Vec<JobId>,
+    },
+    /// No live worker serves its queue.
+    NoWorkerForQueue {
+        /// The queue.
+        queue: String,
+    },
+    /// Live workers serve its queue, but none has a handler for its type.
+    NoWorkerForType {
+        /// The type.
+        #[serde(rename = "type")]
+        job_type: String,
+    },
+    /// Every worker that could run it is busy.
+    LimitReached {
+        /// How many workers that is.
+        workers: usize,
+    },
+    /// Other jobs come first.
+    JobsAhead {
+        /// How many; at least so many when `capped`.
+        jobs: usize,
+        /// Whether counting stopped there.
+        capped: bool,
+    },
+    /// A reason that this version of the API has no name for; see the text.
+    Other,
+}
+
+impl From<&StoredExplanation> for Explanation {
+    fn from(explanation: &StoredExplanation) -> Self {
+        let explained = |why: &StoredWhy| Explained { why: Because::from(why), text: why.to_string() };
+        Explanation {
+            job: explanation.job,
+            state: explanation.state,
+            reasons: explanation.reasons.iter().map(explained).collect(),
+        }
+    }
+}
+
+impl From<&StoredWhy> for Because {
+    fn from(why: &StoredWhy) -> Self {
+        match why {
+            StoredWhy::Running { worker, expires_at } => {
+                Because::Running { worker: worker.to_string(), expires_at: *expires_at }
+            }
+            StoredWhy::LeaseExpired { expired_at } => Because::LeaseExpired { expired_at: *expired_at },
+            StoredWhy::CancelAsked => Because::CancelAsked,
+            StoredWhy::Ended { state, because } => {
+                Because::Ended { state: *state, because: because.as_ref().map(Reason::from) }
+            }
+            StoredWhy::LifetimeOver { deadline } => Because::LifetimeOver { deadline: *deadline },
+            StoredWhy::Paused { queue } => Because::Paused { queue: queue.to_string() },
+            StoredWhy::DelayedUntil { run_at } => Because::DelayedUntil { run_at: *run_at },
+            StoredWhy::BackingOffUntil { run_at } => Because::BackingOffUntil { run_at: *run_at },
+            StoredWhy::WaitsFor { jobs } => Because::WaitsFor { jobs: jobs.clone() },
+            StoredWhy::NoWorkerForQueue { queue } => Because::NoWorkerForQueue { queue: queue.to_string() },
+            StoredWhy::NoWorkerForType { job_type } => Because::NoWorkerForType { job_type: job_type.to_string() },
+            StoredWhy::LimitReached { workers } => Because::LimitReached { workers: *workers },
+            StoredWhy::JobsAhead { jobs, capped } => Because::JobsAhead { jobs: *jobs, capped: *capped },
+            _ => Because::Other,
+        }
+    }
+}
+
+impl Because {
+    /// The reason as the library knows it; `None` for one that it does not.
+    fn stored(self) -> Result<Option<StoredWhy>> {
+        Ok(Some(match self {
+            Because::Running { worker, expires_at } => {
+                StoredWhy::Running { worker: WorkerId::new(worker)?, expires_at }
+            }
+            Because::LeaseExpired { expired_at } => StoredWhy::LeaseExpired { expired_at },
+            Because::CancelAsked => StoredWhy::CancelAsked,
+            Because::Ended { state, because } => {
+                StoredWhy::Ended { state, because: because.map(windlass::Reason::from) }
+            }
+            Because::LifetimeOver { deadline } => StoredWhy::LifetimeOver { deadline },
+            Because::Paused { queue } => StoredWhy::Paused { queue: QueueName::new(queue)? },
+            Because::DelayedUntil { run_at } => StoredWhy::DelayedUntil { run_at },
+            Because::BackingOffUntil { run_at } => StoredWhy::BackingOffUntil { run_at },
+            Because::WaitsFor { jobs } => StoredWhy::WaitsFor { jobs },
+            Because::NoWorkerForQueue { queue } => StoredWhy::NoWorkerForQueue { queue: QueueName::new(queue)? },
+            Because::NoWorkerForType { job_type } => StoredWhy::NoWorkerForType { job_type: JobType::new(job_type)? },
+            Because::LimitReached { workers } => StoredWhy::LimitReached { workers },
+            Because::JobsAhead { jobs, capped } => StoredWhy::JobsAhead { jobs, capped },
+            Because::Other => return Ok(None),
+        }))
+    }
+}
+
+impl TryFrom<Explanation> for StoredExplanation {
+    type Error = Error;
+
+    fn try_from(explanation: Explanation) -> Result<Self> {
+        let reasons = explanation.reasons.into_iter().filter_map(|reason| reason.why.stored().transpose());
+        Ok(StoredExplanation {
+            job: explanation.job,
+            state: explanation.state,
+            reasons: reasons.collect::<Result<_>>()?,
+        })
+    }
+}

@@ -1,0 +1,505 @@
+//! The small records: queues, workers, workflows, events, acts, numbers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use windlass::store::{
+    ActRecord, Cursor, JobEvent, JobEventKind, QueueRecord, ServedQueue as StoredServed, Totals as StoredTotals, Wake,
+    WorkerRecord, WorkerReport as StoredReport,
+};
+use windlass::workflow::{WorkflowRecord, WorkflowState};
+use windlass::{DependsOn, Error, JobId, JobType, QueueName, Result, State, Timestamp, WorkerId, WorkflowId};
+
+use super::names;
+use super::new_job::Dependency;
+
+/// How many jobs are in each state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct States {
+    /// Await their dependencies.
+    pub pending: u64,
+    /// Await `run_at`.
+    pub delayed: u64,
+    /// May be claimed now.
+    pub scheduled: u64,
+    /// Leased to a worker.
+    pub running: u64,
+    /// Await the end of their backoff.
+    pub retrying: u64,
+    /// Ended well.
+    pub completed: u64,
+    /// Ended by a permanent failure.
+    pub failed: u64,
+    /// Ended because attempts or lifetime ran out.
+    pub dead_letter: u64,
+    /// Ended because somebody asked.
+    pub cancelled: u64,
+}
+
+impl From<[u64; 9]> for States {
+    fn from(counts: [u64; 9]) -> Self {
+        let [pending, delayed, scheduled, running, retrying, completed, failed, dead_letter, cancelled] = counts;
+        States { pending, delayed, scheduled, running, retrying, completed, failed, dead_letter, cancelled }
+    }
+}
+
+impl From<States> for [u64; 9] {
+    fn from(states: States) -> Self {
+        let States { pending, delayed, scheduled, running, retrying, completed, failed, dead_letter, cancelled } =
+            states;
+        [pending, delayed, scheduled, running, retrying, completed, failed, dead_letter, cancelled]
+    }
+}
+
+/// The numbers of a whole store: accepted = sum of states + pruned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Totals {
+    /// Jobs ever stored.
+    pub accepted: u64,
+    /// Jobs pruned or deleted since.
+    pub pruned: u64,
+    /// Jobs in each state.
+    pub states: States,
+}
+
+/// A queue and what waits in it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Jobs in each state.
+    pub states: States,
+    /// Since when its longest-waiting scheduled job could have been claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub oldest_scheduled: Option<Timestamp>,
+}
+
+/// A queue that a worker serves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServedQueue {
+    /// The queue.
+    pub queue: String,
+    /// How many jobs of it the worker runs at once.
+    pub slots: u32,
+    /// How many it runs now.
+    #[serde(default)]
+    pub busy: u32,
+}
+
+/// A worker's word that it lives.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerReport {
+    /// Who; new at every start.
+    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9_.:/-]+$")]
+    pub id: String,
+    /// The machine it runs on, for people; at most 255 characters.
+    #[serde(default)]
+    #[schema(max_length = 255)]
+    pub host: String,
+    /// What it serves; at most 1,000 queues.
+    #[schema(max_items = 1000)]
+    pub queues: Vec<ServedQueue>,
+    /// The types it has handlers for; any unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 1000)]
+    pub types: Option<Vec<String>>,
+}
+
+/// A live worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Worker {
+    /// Who.
+    pub id: String,
+    /// The machine it runs on.
+    pub host: String,
+    /// What it serves.
+    pub queues: Vec<ServedQueue>,
+    /// The types it has handlers for; absent for any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<Vec<String>>,
+    /// When it was first heard of.
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: Timestamp,
+    /// When it was last heard of.
+    #[schema(value_type = String, format = DateTime)]
+    pub seen_at: Timestamp,
+}
+
+/// A workflow.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Workflow {
+    /// Its identity.
+    #[schema(value_type = String, format = "uuid")]
+    pub id: WorkflowId,
+    /// Its name, for people.
+    pub name: String,
+    /// How it stands as a whole.
+    #[schema(value_type = names::WorkflowStateName)]
+    pub state: WorkflowState,
+    /// When it was started.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Its jobs in each state.
+    pub states: States,
+    /// How many of its jobs have been pruned or deleted.
+    pub pruned: u64,
+}
+
+/// The jobs of a workflow and what waits for what.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Graph {
+    /// The jobs, oldest first.
+    pub nodes: Vec<Node>,
+    /// What waits for what.
+    pub edges: Vec<Edge>,
+    /// Whether there are more jobs than are shown.
+    pub truncated: bool,
+}
+
+/// A job of a graph.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Node {
+    /// The job.
+    #[schema(value_type = String, format = "uuid")]
+    pub id: JobId,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub job_type: String,
+    /// Its queue.
+    pub queue: String,
+    /// Where it stands.
+    #[schema(value_type = names::StateName)]
+    pub state: State,
+    /// The job that spawned it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub spawned_by: Option<JobId>,
+}
+
+/// One job waits for another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Edge {
+    /// The job that is waited for.
+    #[schema(value_type = String, format = "uuid")]
+    pub from: JobId,
+    /// The job that waits.
+    #[schema(value_type = String, format = "uuid")]
+    pub to: JobId,
+    /// What counts as done.
+    #[schema(value_type = names::DependencyKindName)]
+    pub kind: windlass::DependencyKind,
+}
+
+/// Something that happened to a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Where to go on after it.
+    pub cursor: String,
+    /// What happened.
+    pub event: EventKind,
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The job.
+    #[schema(value_type = String, format = "uuid")]
+    pub job: JobId,
+    /// Its queue.
+    pub queue: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub job_type: String,
+    /// For `ended`: the terminal state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::StateName>)]
+    pub state: Option<State>,
+}
+
+/// What happened to a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// It was stored.
+    Enqueued,
+    /// It reached a terminal state.
+    Ended,
+}
+
+/// A hint that something changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", tag = "hint")]
+pub enum Hint {
+    /// This queue may have a job to claim.
+    Scheduled {
+        /// The queue.
+        queue: String,
+    },
+    /// This job has ended.
+    Ended {
+        /// The job.
+        #[schema(value_type = String, format = "uuid")]
+        job: JobId,
+    },
+    /// Somebody asked this running job to stop.
+    CancelAsked {
+        /// The job.
+        #[schema(value_type = String, format = "uuid")]
+        job: JobId,
+    },
+}
+
+/// What an operator did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RecordedAct {
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// Who, where they said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// What: `cancel`, `requeue`, `pause`, …
+    pub act: String,
+    /// On what.
+    pub target: String,
+    /// How many things it changed.
+    pub changed: u64,
+    /// Why, in their words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+pub(super) fn stored_dependency(dependency: Dependency) -> Result<windlass::Dependency> {
+    let on = match (dependency.job, dependency.reference) {
+        (Some(id), _) => DependsOn::Job(id),
+        (None, reference) => {
+            let place = reference.and_then(|place| place.parse().ok());
+            DependsOn::Batch(place.ok_or_else(|| Error::invalid("depends_on", "names no job"))?)
+        }
+    };
+    Ok(windlass::Dependency { on, kind: dependency.kind })
+}
+
+impl From<StoredTotals> for Totals {
+    fn from(totals: StoredTotals) -> Self {
+        Totals { accepted: totals.accepted, pruned: totals.pruned, states: totals.states.into() }
+    }
+}
+
+impl From<Totals> for StoredTotals {
+    fn from(totals: Totals) -> Self {
+        StoredTotals { accepted: totals.accepted, pruned: totals.pruned, states: totals.states.into() }
+    }
+}
+
+impl From<&QueueRecord> for Queue {
+    fn from(queue: &QueueRecord) -> Self {
+        Queue {
+            name: queue.name.to_string(),
+            paused: queue.paused,
+            states: queue.states.into(),
+            oldest_scheduled: queue.oldest_scheduled,
+        }
+    }
+}
+
+impl TryFrom<Queue> for QueueRecord {
+    type Error = Error;
+
+    fn try_from(queue: Queue) -> Result<Self> {
+        Ok(QueueRecord {
+            name: QueueName::new(queue.name)?,
+            paused: queue.paused,
+            states: queue.states.into(),
+            oldest_scheduled: queue.oldest_scheduled,
+        })
+    }
+}
+
+impl From<&StoredServed> for ServedQueue {
+    fn from(served: &StoredServed) -> Self {
+        ServedQueue { queue: served.queue.to_string(), slots: served.slots, busy: served.busy }
+    }
+}
+
+impl TryFrom<ServedQueue> for StoredServed {
+    type Error = Error;
+
+    fn try_from(served: ServedQueue) -> Result<Self> {
+        Ok(StoredServed { queue: QueueName::new(served.queue)?, slots: served.slots, busy: served.busy })
+    }
+}
+
+fn served(queues: &[StoredServed]) -> Vec<ServedQueue> {
+    queues.iter().map(ServedQueue::from).collect()
+}
+
+fn stored_queues(queues: Vec<ServedQueue>) -> Result<Vec<StoredServed>> {
+    queues.into_iter().map(StoredServed::try_from).collect()
+}
+
+fn type_names(types: Option<&Vec<JobType>>) -> Option<Vec<String>> {
+    types.map(|types| types.iter().map(ToString::to_string).collect())
+}
+
+fn stored_types(types: Option<Vec<String>>) -> Result<Option<Vec<JobType>>> {
+    types.map(|types| types.into_iter().map(JobType::new).collect()).transpose()
+}
+
+impl From<&StoredReport> for WorkerReport {
+    fn from(report: &StoredReport) -> Self {
+        WorkerReport {
+            id: report.id.to_string(),
+            host: report.host.clone(),
+            queues: served(&report.queues),
+            types: type_names(report.types.as_ref()),
+        }
+    }
+}
+
+impl TryFrom<WorkerReport> for StoredReport {
+    type Error = Error;
+
+    fn try_from(report: WorkerReport) -> Result<Self> {
+        Ok(StoredReport {
+            id: WorkerId::new(report.id)?,
+            host: report.host,
+            queues: stored_queues(report.queues)?,
+            types: stored_types(report.types)?,
+        })
+    }
+}
+
+impl From<&WorkerRecord> for Worker {
+    fn from(worker: &WorkerRecord) -> Self {
+        Worker {
+            id: worker.id.to_string(),
+            host: worker.host.clone(),
+            queues: served(&worker.queues),
+            types: type_names(worker.types.as_ref()),
+            started_at: worker.started_at,
+            seen_at: worker.seen_at,
+        }
+    }
+}
+
+impl TryFrom<Worker> for WorkerRecord {
+    type Error = Error;
+
+    fn try_from(worker: Worker) -> Result<Self> {
+        Ok(WorkerRecord {
+            id: WorkerId::new(worker.id)?,
+            host: worker.host,
+            queues: stored_queues(worker.queues)?,
+            types: stored_types(worker.types)?,
+            started_at: worker.started_at,
+            seen_at: worker.seen_at,
+        })
+    }
+}
+
+impl From<&WorkflowRecord> for Workflow {
+    fn from(workflow: &WorkflowRecord) -> Self {
+        Workflow {
+            id: workflow.id,
+            name: workflow.name.clone(),
+            state: workflow.state(),
+            created_at: workflow.created_at,
+            states: workflow.counts.into(),
+            pruned: workflow.pruned,
+        }
+    }
+}
+
+impl From<Workflow> for WorkflowRecord {
+    fn from(workflow: Workflow) -> Self {
+        WorkflowRecord {
+            id: workflow.id,
+            name: workflow.name,
+            created_at: workflow.created_at,
+            counts: workflow.states.into(),
+            pruned: workflow.pruned,
+        }
+    }
+}
+
+impl From<&JobEvent> for Event {
+    fn from(event: &JobEvent) -> Self {
+        let (kind, state) = match event.kind {
+            JobEventKind::Enqueued => (EventKind::Enqueued, None),
+            JobEventKind::Ended(state) => (EventKind::Ended, Some(state)),
+        };
+        Event {
+            cursor: event.cursor.0.clone(),
+            event: kind,
+            at: event.at,
+            job: event.job,
+            queue: event.queue.to_string(),
+            job_type: event.job_type.to_string(),
+            state,
+        }
+    }
+}
+
+impl TryFrom<Event> for JobEvent {
+    type Error = Error;
+
+    fn try_from(event: Event) -> Result<Self> {
+        let kind = match (event.event, event.state) {
+            (EventKind::Enqueued, _) => JobEventKind::Enqueued,
+            (EventKind::Ended, Some(state)) => JobEventKind::Ended(state),
+            (EventKind::Ended, None) => return Err(Error::store("read an event", "it comes without its state")),
+        };
+        Ok(JobEvent {
+            cursor: Cursor(event.cursor),
+            at: event.at,
+            job: event.job,
+            queue: QueueName::new(event.queue)?,
+            job_type: JobType::new(event.job_type)?,
+            kind,
+        })
+    }
+}
+
+impl From<&Wake> for Hint {
+    fn from(wake: &Wake) -> Self {
+        match wake {
+            Wake::Scheduled(queue) => Hint::Scheduled { queue: queue.to_string() },
+            Wake::Ended(job) => Hint::Ended { job: *job },
+            Wake::CancelAsked(job) => Hint::CancelAsked { job: *job },
+        }
+    }
+}
+
+impl TryFrom<Hint> for Wake {
+    type Error = Error;
+
+    fn try_from(hint: Hint) -> Result<Self> {
+        Ok(match hint {
+            Hint::Scheduled { queue } => Wake::Scheduled(QueueName::new(queue)?),
+            Hint::Ended { job } => Wake::Ended(job),
+            Hint::CancelAsked { job } => Wake::CancelAsked(job),
+        })
+    }
+}
+
+impl From<&ActRecord> for RecordedAct {
+    fn from(act: &ActRecord) -> Self {
+        RecordedAct {
+            at: act.at,
+            by: act.by.clone(),
+            act: act.act.clone(),
+            target: act.target.clone(),
+            changed: act.changed,
+            reason: act.why.clone(),
+        }
+    }
+}
+
+impl From<RecordedAct> for ActRecord {
+    fn from(act: RecordedAct) -> Self {
+        ActRecord { at: act.at, by: act.by, act: act.act, target: act.target, changed: act.changed, why: act.reason }
+    }
+}

@@ -1,0 +1,395 @@
+//! What is turned into JSON and read back is what it was.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+use windlass::store::{Act, Edit as StoredEdit, Filter as StoredFilter, Operation, Save as StoredSave, Target};
+use windlass::{
+    AttemptId, Backoff, CancelAsked as StoredCancel, Category, Client, Dependency as StoredDependency, DependencyKind,
+    DependsOn, Error, Failure as Said, FailureRecord, Firing as StoredFiring, Idempotency, Jitter, JobId, JobOptions,
+    JobRecord, JobSpec, JobType, LeaseInfo, LeaseKey, LeaseToken, Limits, Lost, Outcome as Ended, Payload, Policies,
+    Priority, Progress as StoredProgress, QueueName, Reason as StoredReason, ReasonKind, RequeueOptions, RetryPolicy,
+    RunAt, Scope, Stale, State, Timeouts, Timestamp, TraceContext as Trace, WorkerId, WorkflowId,
+};
+
+use super::{Job, LogLine, NewJob, NewOperation, Problem, Refs, Save, Settle, Settlement};
+
+/// Through JSON text and back.
+fn through<T: Serialize + DeserializeOwned>(value: &T) -> T {
+    let text = serde_json::to_string(value).expect("JSON");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn job_id() -> impl Strategy<Value = JobId> {
+    any::<u128>().prop_map(|bits| JobId::from_uuid(Uuid::from_u128(bits)))
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    (0..=Timestamp::MAX.as_micros()).prop_map(Timestamp::from_micros)
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["[ -~]{0,20}", any::<String>().prop_map(|text| text.chars().take(40).collect())]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[A-Za-z0-9_.:/-]{1,20}"
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    (0..1_000_000_000_000_u64).prop_map(Duration::from_micros)
+}
+
+fn payload() -> impl Strategy<Value = Payload> {
+    let json = select(&["null", "{\"a\": [1, 2.50, 1e400]}", " [1] ", "\"\\u0000\"", "{\"a\":1,\"a\":2}"][..]);
+    prop_oneof![
+        json.prop_map(|text| Payload::json_text(text).expect("JSON")),
+        vec(any::<u8>(), 0..50).prop_map(|bytes| Payload::bytes("text/x; a=\"b\"", bytes).expect("bytes")),
+    ]
+}
+
+fn retry() -> impl Strategy<Value = RetryPolicy> {
+    let strategy = prop_oneof![
+        Just(Backoff::Constant),
+        Just(Backoff::Linear),
+        (1.0..1000.0_f64).prop_map(|multiplier| Backoff::Exponential { multiplier }),
+    ];
+    let jitter = prop_oneof![
+        Just(Jitter::None),
+        (0.0..=1.0_f64).prop_map(Jitter::Proportional),
+        Just(Jitter::Full),
+        Just(Jitter::Decorrelated),
+    ];
+    let lost = select(&[Lost::Counted, Lost::Free][..]);
+    (strategy, jitter, duration(), duration(), 1..=100_u32, lost, any::<(bool, bool, bool)>()).prop_map(
+        |(strategy, jitter, initial, more, max_attempts, lost, (lost_backoff, interrupts_count, all))| RetryPolicy {
+            strategy,
+            initial: initial.min(Duration::from_secs(1000)),
+            max: initial.min(Duration::from_secs(1000)) + more.min(Duration::from_secs(10_000)),
+            jitter,
+            max_attempts,
+            retry_on: if all { vec![Category::Temporary, Category::Timeout] } else { Vec::new() },
+            lost,
+            lost_backoff,
+            interrupts_count,
+        },
+    )
+}
+
+fn options() -> impl Strategy<Value = JobOptions> {
+    let idempotency = ("k.{0,10}", select(&[Scope::Type, Scope::Queue, Scope::Global][..]), option::of(duration()))
+        .prop_map(|(key, scope, window)| Idempotency {
+            key: key.replace('\0', ""),
+            scope,
+            window: window.map(|window| window + Duration::from_micros(1)),
+        });
+    let trace = (name(), option::of(name())).prop_map(|(parent, state)| Trace { parent, state });
+    let timeouts = (option::of(1..1_000_000_u64), 1..1_000_000_u64).prop_map(|(execution, visibility)| Timeouts {
+        execution: execution.map(Duration::from_millis),
+        visibility: Duration::from_millis(visibility),
+        lifetime: None,
+    });
+    let run_at = prop_oneof![time().prop_map(RunAt::At), duration().prop_map(RunAt::In)];
+    let tags = btree_map(name(), "[ -~]{0,20}", 0..4);
+    let rest = (option::of(name()), any::<bool>(), option::of(job_id()));
+    (option::of(run_at), retry(), timeouts, option::of(idempotency), tags, option::of(trace), rest).prop_map(
+        |(run_at, retry, timeouts, idempotency, tags, trace_context, (name, own_priority_only, cloned_from))| {
+            JobOptions {
+                run_at,
+                retry,
+                timeouts,
+                idempotency,
+                own_priority_only,
+                tags,
+                callback_url: name.as_ref().map(|name| format!("https://host/{name}")),
+                correlation_id: name,
+                trace_context,
+                cloned_from,
+            }
+        },
+    )
+}
+
+const KINDS: &[DependencyKind] = &[
+    DependencyKind::After,
+    DependencyKind::AfterAny,
+    DependencyKind::AfterAll,
+    DependencyKind::FanInSuccess,
+    DependencyKind::FanInDone,
+];
+
+fn spec() -> impl Strategy<Value = JobSpec> {
+    let depends_on = (job_id(), select(KINDS)).prop_map(|(id, kind)| StoredDependency { on: DependsOn::Job(id), kind });
+    (name(), name(), payload(), select(&Priority::ALL[..]), vec(depends_on, 0..3), options()).prop_map(
+        |(job_type, queue, payload, priority, depends_on, options)| {
+            let job_type = JobType::new(job_type).expect("a name");
+            JobSpec::from_stored(
+                job_type,
+                QueueName::new(queue).expect("a name"),
+                payload,
+                priority,
+                depends_on,
+                options,
+            )
+        },
+    )
+}
+
+fn failure() -> impl Strategy<Value = FailureRecord> {
+    (select(&Category::ALL[..]), option::of(text()), text(), vec(text(), 0..3), time())
+        .prop_map(|(category, code, message, causes, at)| FailureRecord { category, code, message, causes, at })
+}
+
+fn reason() -> impl Strategy<Value = StoredReason> {
+    let kinds = select(&[ReasonKind::Permanent, ReasonKind::Dependency, ReasonKind::Cancelled][..]);
+    (kinds, option::of(text()), option::of(text()), option::of(job_id()))
+        .prop_map(|(kind, by, message, cause)| StoredReason { kind, by, message, cause })
+}
+
+prop_compose! {
+    fn record()(
+        (id, spec, state) in (job_id(), spec(), select(&State::ALL[..])),
+        (attempt, failures, lost, generation) in any::<(u32, u32, u32, u32)>(),
+        (position, created_at, updated_at) in (time(), time(), time()),
+        moments in vec(option::of(time()), 5),
+        inherited_priority in option::of(select(&Priority::ALL[..])),
+        lease in option::of((any::<u64>(), time(), name())),
+        lease_version in any::<u64>(),
+        cancel in option::of((option::of(text()), option::of(text()), time())),
+        (failure, reason) in (option::of(failure()), option::of(reason())),
+        result in option::of(payload()),
+        progress in option::of((0.0..=1.0_f64, text())),
+        checkpoint in option::of(vec(any::<u8>(), 0..30)),
+        (workflow, spawned_by) in (option::of(any::<u128>()), option::of(job_id())),
+        firing in option::of((name(), time())),
+    ) -> JobRecord {
+        JobRecord {
+            id,
+            spec: Arc::new(spec),
+            state,
+            attempt,
+            failures,
+            lost,
+            generation,
+            position,
+            inherited_priority,
+            created_at,
+            updated_at,
+            scheduled_at: moments[0],
+            started_at: moments[1],
+            completed_at: moments[2],
+            run_at: moments[3],
+            deadline: moments[4],
+            lease: lease.map(|(version, expires_at, worker)| LeaseInfo {
+                version,
+                expires_at,
+                worker: WorkerId::new(worker).expect("a name"),
+            }),
+            lease_version,
+            cancel: cancel.map(|(by, message, at)| StoredCancel { by, message, at }),
+            failure,
+            result,
+            progress: progress.map(|(fraction, message)| StoredProgress { fraction, message }),
+            checkpoint: checkpoint.map(Bytes::from),
+            workflow_id: workflow.map(|bits| WorkflowId::from_uuid(Uuid::from_u128(bits))),
+            firing: firing.map(|(schedule, slot)| StoredFiring { schedule, slot }),
+            spawned_by,
+            reason,
+        }
+    }
+}
+
+fn filter() -> impl Strategy<Value = StoredFilter> {
+    let tags = btree_map(text(), text(), 0..3);
+    (vec(select(&State::ALL[..]), 0..3), option::of(name()), tags, option::of(text()), option::of(time())).prop_map(
+        |(states, queue, tags, code, at)| StoredFilter {
+            states,
+            queue: queue.as_ref().map(|queue| QueueName::new(queue).expect("a name")),
+            job_type: queue.map(|name| JobType::new(name).expect("a name")),
+            tags,
+            workflow: None,
+            schedule: code.clone(),
+            correlation_id: code.clone(),
+            code,
+            created_from: at,
+            created_before: at,
+            ended_before: at,
+        },
+    )
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let edit = (option::of(select(&Priority::ALL[..])), option::of(option::of(name())));
+    prop_oneof![
+        any::<bool>().prop_map(|force| Act::Cancel { force }),
+        (option::of(time()), any::<(bool, bool)>()).prop_map(|(run_at, (keep_counters, with_dependents))| {
+            Act::Requeue(RequeueOptions { run_at, keep_counters, with_dependents })
+        }),
+        Just(Act::DeadLetter),
+        Just(Act::Delete),
+        edit.prop_map(|(priority, correlation_id)| Act::Edit(StoredEdit {
+            priority,
+            correlation_id,
+            tags: Some(BTreeMap::new()),
+            callback_url: Some(None),
+        })),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn a_stored_job_comes_back_as_it_was(record in record()) {
+        let back = JobRecord::try_from(through(&Job::from(&record))).expect("a job");
+        prop_assert_eq!(back, record);
+    }
+
+    #[test]
+    fn a_submitted_job_comes_back_as_it_was(spec in spec()) {
+        let wire = through(&NewJob::of_spec(&spec));
+        let back = wire.into_job(&Refs::default()).and_then(|job| job.check(&Limits::default(), &Policies::default()));
+        prop_assert_eq!(back.expect("a checked job is still one"), spec);
+    }
+
+    #[test]
+    fn an_operation_comes_back_as_it_was(filter in filter(), act in act(), why in text(), dry_run in any::<bool>()) {
+        let target = Target::Matching { filter, limit: 7, after: None };
+        let operation = Operation { target, act, by: Some("ada".to_owned()), why, dry_run };
+        let back = through(&NewOperation::of(&operation)).step(7, None, Some("ada".to_owned()));
+        prop_assert_eq!(back.expect("valid"), operation);
+    }
+
+    #[test]
+    fn a_save_comes_back_as_it_was(
+        bytes in option::of(vec(any::<u8>(), 0..30)),
+        fraction in 0.0..=1.0_f64,
+        line in text(),
+    ) {
+        let key = LeaseKey { job: windlass::store::new_job_id(), token: windlass::store::new_lease_token() };
+        let mut save = StoredSave::under(key).log([line]);
+        save = save.progress(StoredProgress::new(fraction, "so far").expect("a fraction"));
+        if let Some(bytes) = bytes {
+            save = save.checkpoint(bytes).expect("small");
+        }
+        let back = StoredSave::try_from(through(&Save::from(&save)));
+        prop_assert_eq!(back.expect("valid"), save);
+    }
+
+    #[test]
+    fn no_json_upsets_the_readers(text in any::<String>()) {
+        let _ = serde_json::from_str::<NewJob>(&text);
+        let _ = serde_json::from_str::<Settle>(&text);
+        let _ = serde_json::from_str::<Problem>(&text);
+    }
+}
+
+fn running() -> (JobRecord, LeaseToken) {
+    let spec = windlass::NewJob::new("t", Payload::default()).check(&Limits::default(), &Policies::default());
+    let mut record =
+        JobRecord::submitted(windlass::store::new_job_id(), Arc::new(spec.expect("valid")), Timestamp::EPOCH);
+    record.state = State::Scheduled;
+    record.claim(&WorkerId::new("w").expect("a name"), None, Timestamp::EPOCH).expect("scheduled");
+    (record, windlass::store::new_lease_token())
+}
+
+#[test]
+fn a_settlement_decides_the_same_on_the_other_side() {
+    let failure = || Said::new(Category::Temporary, Some("c".into()), "m").with_causes(["x", "y"]);
+    type Decide = fn(windlass::Lease, Said) -> windlass::Settlement;
+    let decisions: [(Ended, Decide); 7] = [
+        (Ended::Completed, |lease, _| lease.complete(Some(Payload::default()))),
+        (Ended::Failed, |lease, failure| lease.fail(failure, &mut || 0.3)),
+        (Ended::DeadLettered, |lease, _| lease.fail(Said::dead_letter("c", "m"), &mut || 0.3)),
+        (Ended::Snoozed, |lease, _| lease.snooze(Duration::from_secs(5))),
+        (Ended::Cancelled, |lease, _| lease.cancel()),
+        (Ended::Released, |lease, _| lease.release()),
+        (Ended::Interrupted, |lease, _| lease.interrupt()),
+    ];
+    let client = Client::in_memory();
+    for (outcome, decide) in decisions {
+        let (record, token) = running();
+        let settlement = decide(windlass::Lease::granted(&record, token), failure());
+        let wire = through(&Settlement::of(&settlement));
+        // Another random number on this side must change nothing: the holder has drawn.
+        let back = wire.decide(windlass::Lease::granted(&record, token), &client, &mut || 0.9).expect("valid");
+        assert_eq!(back.outcome(), outcome);
+        assert_eq!(back.key(), settlement.key());
+        assert_eq!(back.result(), settlement.result());
+        for cancel_asked in [false, true] {
+            let (is, should) = (back.verdict(cancel_asked), settlement.verdict(cancel_asked));
+            assert_eq!((is.event, is.delay, is.counted), (should.event, should.delay, should.counted), "{outcome:?}");
+            let kept =
+                |verdict: &windlass::Verdict| verdict.failure.as_ref().map(|said| said.recorded(Timestamp::EPOCH));
+            assert_eq!(kept(is), kept(should), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_problem_is_the_error_that_it_was() {
+    let job = windlass::store::new_job_id();
+    let errors = [
+        Error::StaleLease { job, stale: Stale::Expired },
+        Error::no_such_job(job),
+        Error::invalid("tags", "must have at most 32 entries, has 33"),
+        Error::PayloadTooLarge { what: "payload", size: 2, limit: 1 },
+        Error::DependencyNotFound { job },
+        Error::DependencyCycle { through: "job 3 of the batch".into() },
+        Error::DependencyLimit { what: "dependency depth", size: 101, limit: 100 },
+        Error::IllegalState { job, state: State::Completed, wanted: "cancel" },
+        Error::Conflict("schedule \"x\" exists already".into()),
+        Error::Unauthorized("no".into()),
+        Error::SubmissionTimeout { after: Duration::from_secs(30) },
+    ];
+    for error in errors {
+        let back = through(&Problem::of(&error)).into_error("test");
+        assert_eq!((back.name(), back.to_string()), (error.name(), error.to_string()));
+        assert_eq!(back.outcome_is_known(), error.outcome_is_known());
+    }
+    for known in [true, false] {
+        let error = Error::StoreUnavailable { attempted: "x".into(), problem: "gone".into(), known, source: None };
+        let back = through(&Problem::of(&error)).into_error("test");
+        assert_eq!((back.name(), back.outcome_is_known()), ("StoreUnavailable", known));
+    }
+}
+
+#[test]
+fn what_the_store_said_of_itself_is_not_told() {
+    let error = Error::store("read a row", "password=hunter2 in /var/lib");
+    let text = serde_json::to_string(&Problem::of(&error)).expect("JSON");
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn members_that_nobody_knows_are_refused() {
+    for text in [
+        r#"{"type":"t","payloadd":1}"#,
+        r#"{"type":"t","retry":{"maximum":"1s"}}"#,
+        r#"{"type":"t","depends_on":[{"id":"x"}]}"#,
+    ] {
+        assert!(serde_json::from_str::<NewJob>(text).is_err(), "{text}");
+    }
+    assert!(serde_json::from_str::<NewOperation>(r#"{"action":"cancel","filter":{"states":[]}}"#).is_err());
+}
+
+#[test]
+fn a_result_of_null_is_not_no_result() {
+    let said: Settlement = serde_json::from_str(&format!(
+        r#"{{"id":"{0}","token":"{0}","outcome":"completed","result":null}}"#,
+        Uuid::nil()
+    ))
+    .expect("a settlement");
+    assert!(said.result.is_some());
+    let id = AttemptId::from_uuid(Uuid::nil());
+    assert_eq!(through(&LogLine { attempt_id: id, at: Timestamp::EPOCH, text: "x".into() }).attempt_id, id);
+}

@@ -1,0 +1,13 @@
+//! The HTTP API, beyond what the conformance suite reaches through it: problems, limits, streams, waits, bulk work.
+
+mod bounds;
+mod documents;
+mod leases;
+mod operators;
+mod outcomes;
+mod problems;
+mod schedules;
+mod streams;
+mod submit;
+mod support;
+mod workers;

@@ -1,0 +1,110 @@
+use serde_json::json;
+
+use crate::support::Server;
+
+#[tokio::test]
+async fn a_job_is_created_once_for_its_key() {
+    let server = Server::new();
+    let job = json!({ "type": "mail", "payload": { "to": "ada" }, "idempotency_key": "k" });
+    let first = server.post("/v1/jobs", job.clone()).await;
+    assert_eq!(first.status, 201);
+    let body = first.json();
+    assert_eq!(first.header("location"), format!("/v1/jobs/{}", body["id"].as_str().expect("an id")));
+    assert_eq!((&body["existing"], &body["state"]), (&json!(false), &json!("scheduled")));
+    let again = server.post("/v1/jobs", job).await;
+    assert_eq!(again.status, 200);
+    assert_eq!(again.json()["id"], body["id"]);
+    assert_eq!(again.json()["existing"], json!(true));
+    let other = json!({ "type": "mail", "payload": { "to": "bob" }, "idempotency_key": "k" });
+    assert_eq!(server.post("/v1/jobs", other).await.json()["matches"], json!(false));
+}
+
+#[tokio::test]
+async fn jobs_of_a_batch_name_each_other_by_ref() {
+    let server = Server::new();
+    let batch = json!({ "jobs": [
+        { "type": "last", "ref": "c", "depends_on": [{ "ref": "a" }, { "ref": "b", "kind": "after_all" }] },
+        { "type": "first", "ref": "a" },
+        { "type": "second", "ref": "b", "delay": "1h" },
+    ]});
+    let answer = server.post("/v1/jobs/batch", batch).await.ok();
+    let jobs = answer["jobs"].as_array().expect("jobs");
+    assert_eq!(jobs.iter().map(|job| job["ref"].as_str().expect("a ref")).collect::<Vec<_>>(), ["c", "a", "b"]);
+    let states: Vec<_> = jobs.iter().map(|job| job["state"].as_str().expect("a state")).collect();
+    assert_eq!(states, ["pending", "scheduled", "delayed"]);
+    let last = server.get(&format!("/v1/jobs/{}", jobs[0]["id"].as_str().expect("an id"))).await.ok();
+    let depends_on = json!([{ "job": jobs[1]["id"], "kind": "after" }, { "job": jobs[2]["id"], "kind": "after_all" }]);
+    assert_eq!(last["depends_on"], depends_on);
+}
+
+#[tokio::test]
+async fn a_batch_is_all_or_nothing() {
+    let server = Server::new();
+    let cases = [
+        (json!({ "jobs": [{ "type": "a" }, { "type": "b", "max_attempts": 0 }] }), 400, "invalid-argument"),
+        (
+            json!({ "jobs": [{ "type": "a" }, { "type": "b", "depends_on": [{ "ref": "x" }] }] }),
+            400,
+            "invalid-argument",
+        ),
+        (json!({ "jobs": [{ "type": "a", "ref": "x" }, { "type": "b", "ref": "x" }] }), 400, "invalid-argument"),
+        (
+            json!({ "jobs": [{ "type": "a" }, { "type": "b", "depends_on": [
+                { "job": "00000000-0000-4000-8000-000000000000" }] }] }),
+            422,
+            "dependency-not-found",
+        ),
+        (
+            json!({ "jobs": [
+                { "type": "a", "ref": "a", "depends_on": [{ "ref": "b" }] },
+                { "type": "b", "ref": "b", "depends_on": [{ "ref": "a" }] }] }),
+            422,
+            "dependency-cycle",
+        ),
+        (json!({ "jobs": [] }), 400, "invalid-argument"),
+        (json!({ "jobs": vec![json!({ "type": "a" }); 10_001] }), 400, "invalid-argument"),
+        (json!({ "jobs": [{ "type": "a" }, { "type": "b", "colour": "red" }] }), 400, "invalid-body"),
+    ];
+    for (batch, status, slug) in cases {
+        let answer = server.post("/v1/jobs/batch", batch).await;
+        assert_eq!((answer.problem().0, answer.problem().1.as_str()), (status, slug));
+    }
+    assert_eq!(server.get("/v1/stats").await.ok()["accepted"], json!(0));
+    let most = json!({ "jobs": vec![json!({ "type": "a" }); 10_000] });
+    assert_eq!(server.post("/v1/jobs/batch", most).await.status, 201);
+    assert_eq!(server.get("/v1/stats").await.ok()["accepted"], json!(10_000));
+}
+
+#[tokio::test]
+async fn the_callers_trace_is_carried_to_the_handler() {
+    let server = Server::new();
+    let mut request = crate::support::request("POST", "/v1/jobs", r#"{"type":"t"}"#.into());
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    request.headers_mut().insert("traceparent", parent.parse().expect("a header"));
+    server.send(request).await.ok();
+    assert_eq!(server.claim(1).await[0]["trace_context"], json!({ "traceparent": parent }));
+}
+
+#[tokio::test]
+async fn a_workflow_has_a_graph() {
+    let server = Server::new();
+    let flow = json!({ "name": "order-42", "jobs": [
+        { "type": "charge", "ref": "charge" },
+        { "type": "pack", "ref": "pack", "depends_on": [{ "ref": "charge" }] },
+    ]});
+    let started = server.post("/v1/workflows", flow).await;
+    assert_eq!(started.status, 201);
+    let path = started.header("location").to_owned();
+    let jobs = started.ok()["jobs"].clone();
+    let graph = server.get(&format!("{path}/graph")).await.ok();
+    assert_eq!(graph["edges"], json!([{ "from": jobs[0]["id"], "to": jobs[1]["id"], "kind": "after" }]));
+    let types: Vec<_> = graph["nodes"].as_array().expect("nodes").iter().map(|node| node["type"].clone()).collect();
+    assert_eq!(types, ["charge", "pack"]);
+    assert_eq!(server.get(&format!("{path}/jobs?limit=1")).await.ok()["items"].as_array().map(Vec::len), Some(1));
+    let cancelled = server.post(&format!("{path}/cancel?by=ada"), json!({ "reason": "sold out" })).await.ok();
+    // The second step died of the first.
+    assert_eq!(cancelled, json!({ "changed": 1 }));
+    assert_eq!(server.get(&path).await.ok()["state"], json!("cancelled"));
+    let act = server.get("/v1/acts").await.ok()["items"][0].clone();
+    assert_eq!((&act["by"], &act["reason"]), (&json!("ada"), &json!("sold out")));
+}

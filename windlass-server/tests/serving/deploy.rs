@@ -1,0 +1,132 @@
+//! The files under `deploy/`, held against the code.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use windlass_server::serve::config::{Given, Settings};
+use windlass_server::serve::metrics;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("deploy/{name}: {error}"))
+}
+
+/// Every word in a text that looks like a metric of ours.
+fn metric_names(text: &str) -> Vec<&str> {
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !part_of_name(c)).filter(|word| word.starts_with("windlass_")).collect()
+}
+
+#[test]
+fn every_metric_in_rules_and_dashboard_exists() {
+    for name in ["alerts.yaml", "dashboard.json"] {
+        let text = text(name);
+        let used = metric_names(&text);
+        assert!(used.len() > 5, "{name} names {} metrics", used.len());
+        for used in used {
+            let plain = used.strip_suffix("_bucket").unwrap_or(used);
+            assert!(metrics::all().any(|metric| metric.name == plain), "{name}: there is no metric {used}");
+        }
+    }
+}
+
+#[test]
+fn every_label_in_rules_and_dashboard_exists() {
+    for name in ["alerts.yaml", "dashboard.json"] {
+        let text = text(name);
+        for (at, _) in text.match_indices("by (") {
+            let inside = text[at + 4..].split(')').next().expect("a list of labels");
+            for label in inside.split(',').map(str::trim) {
+                let known = label == "le" || metrics::all().any(|metric| metric.labels.contains(&label));
+                assert!(known, "{name}: no metric has the label {label}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_is_json_with_panels_that_ask_something() {
+    let dashboard: serde_json::Value = serde_json::from_str(&text("dashboard.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    assert!(panels.len() >= 10);
+    for panel in panels {
+        let targets = panel["targets"].as_array().expect("targets");
+        assert!(targets.iter().all(|target| target["expr"].as_str().is_some_and(|expr| !expr.is_empty())), "{panel}");
+    }
+}
+
+#[track_caller]
+fn accepted(toml: &str) {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let path = folder.path().join("windlass.toml");
+    std::fs::write(&path, toml).expect("written");
+    let listen = Some("0.0.0.0:7654".to_owned());
+    let settings = Settings::new(Given { file: Some(path), listen, ..Given::default() });
+    settings.unwrap_or_else(|error| panic!("{error:#}\n{toml}"));
+}
+
+#[test]
+fn the_configurations_are_accepted() {
+    accepted(&text("windlass.toml"));
+    let kubernetes = text("kubernetes.yaml");
+    let (_, rest) = kubernetes.split_once("windlass.toml: |\n").expect("a configuration");
+    let inside: Vec<&str> =
+        rest.lines().take_while(|line| line.is_empty() || line.starts_with("    ")).map(str::trim_start).collect();
+    assert!(inside.iter().any(|line| line.starts_with("sha256")), "the whole of it was found");
+    accepted(&inside.join("\n"));
+}
+
+/// The command lines in the files are ones that the binary takes.
+#[test]
+fn the_command_lines_are_known() {
+    let help = Command::new(env!("CARGO_BIN_EXE_windlass")).args(["run", "--help"]).output().expect("it runs");
+    let help = String::from_utf8(help.stdout).expect("text");
+    for name in ["windlass.service", "Containerfile", "kubernetes.yaml"] {
+        let text = text(name);
+        let line = text.lines().find(|line| line.contains("run") && line.contains("--config")).expect("a command line");
+        let words = line.split(['"', ' ', ',', '[', ']']).filter(|word| word.starts_with("--"));
+        let words: Vec<_> = words.collect();
+        assert!(words.len() >= 2, "{name}");
+        for word in words {
+            assert!(help.contains(word), "{name}: there is no {word}");
+        }
+    }
+}
+
+/// Where there is a YAML parser at hand, the files are YAML; where there is a systemd, the unit is one.
+#[test]
+fn the_files_are_what_they_seem() {
+    let has = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().is_ok_and(|out| out.status.success())
+    };
+    if has("python3", &["-c", "import yaml"]) {
+        for name in ["alerts.yaml", "compose.yaml", "kubernetes.yaml"] {
+            let program =
+                "import sys, yaml; assert all(isinstance(d, dict) for d in yaml.safe_load_all(open(sys.argv[1])))";
+            let path = folder().join(name);
+            assert!(has("python3", &["-c", program, path.to_str().expect("a plain path")]), "{name}");
+        }
+    } else {
+        println!("no YAML parser: not looked at");
+    }
+    for name in ["alerts.yaml", "compose.yaml", "kubernetes.yaml"] {
+        let text = text(name);
+        assert!(!text.contains('\t'), "{name}: YAML is not indented with tabs");
+        let odd = text.lines().filter(|line| !line.starts_with('#') && (line.len() - line.trim_start().len()) % 2 == 1);
+        assert_eq!(odd.count(), 0, "{name}: indented by two");
+    }
+    if has("systemd-analyze", &["--version"]) {
+        let unit = folder().join("windlass.service");
+        let checked = Command::new("systemd-analyze").args(["verify", unit.to_str().expect("a plain path")]).output();
+        let said = String::from_utf8_lossy(&checked.expect("it runs").stderr).into_owned();
+        // The program need not be installed where the tests run.
+        let bad: Vec<_> = said
+            .lines()
+            .filter(|line| line.contains("windlass.service") && !line.contains("is not executable"))
+            .collect();
+        assert!(bad.is_empty(), "{bad:?}");
+    }
+}

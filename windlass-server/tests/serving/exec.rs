@@ -1,0 +1,295 @@
+//! `windlass worker`: real programs and real URLs as handlers.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use serde_json::Value;
+use windlass::{Category, Client, JobId, NewJob, Payload, RetryPolicy, State};
+
+use crate::support::{Place, Process, SOON, reaches, script, until};
+
+fn quick(job_type: &str, payload: &str) -> NewJob {
+    let retry = RetryPolicy { initial: Duration::from_millis(50), max_attempts: 2, ..RetryPolicy::standard() };
+    NewJob::new(job_type, Payload::json_text(payload.to_owned()).expect("JSON")).retry(retry)
+}
+
+async fn enqueue(client: &Client, job: NewJob) -> JobId {
+    client.enqueue(job).await.expect("enqueue").id
+}
+
+/// A worker with a program that does what the job's type says.
+fn worker(place: &Place, text: &str, more: &[&str]) -> Process {
+    let program = script(place.folder.path(), "handler", text);
+    let program = program.to_str().expect("a plain path");
+    place.start(&[&["worker", "--exec", program], more].concat())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exit_codes_and_output_decide() {
+    let place = Place::new();
+    let client = place.client().await;
+    let _worker = worker(
+        &place,
+        r#"case "$WINDLASS_JOB_TYPE" in
+            echo) cat ;;
+            about) printf '{"id":"%s","attempt":"%s","version":"%s","queue":"%s","attempt_id":"%s"}' "$WINDLASS_JOB_ID" "$WINDLASS_JOB_ATTEMPT" "$WINDLASS_JOB_LEASE_VERSION" "$WINDLASS_JOB_QUEUE" "$WINDLASS_JOB_ATTEMPT_ID" ;;
+            words) echo not json ;;
+            again) echo "the bank is away" >&2; exit 75 ;;
+            other) echo "no idea" >&2; exit 3 ;;
+            never) echo "no such user" >&2; exit 65 ;;
+            noisy) i=0; while [ $i -lt 3000 ]; do echo "line $i of what went wrong" >&2; i=$((i+1)); done; exit 65 ;;
+            deaf) exit 0 ;;
+            suicide) kill -9 $$ ;;
+        esac"#,
+        &["--concurrency", "4"],
+    );
+    let large = format!("\"{}\"", "x".repeat(900_000));
+    let ids: Vec<JobId> = {
+        let mut ids = Vec::new();
+        for (job_type, payload) in [("echo", large.as_str()), ("about", "1"), ("words", "1"), ("deaf", large.as_str())]
+        {
+            ids.push(enqueue(&client, quick(job_type, payload)).await);
+        }
+        ids
+    };
+    let done = reaches(&client, ids[0], State::Completed).await;
+    assert_eq!(done.result.expect("a result").len(), large.len());
+    let about = reaches(&client, ids[1], State::Completed).await;
+    let told: Value = about.result.expect("a result").decode().expect("JSON");
+    assert_eq!(told["id"], ids[1].to_string());
+    assert_eq!(
+        (told["attempt"].as_str(), told["version"].as_str(), told["queue"].as_str()),
+        (Some("1"), Some("1"), Some("default"))
+    );
+    assert_eq!(told["attempt_id"].as_str().map(str::len), Some(36));
+    assert_eq!(reaches(&client, ids[2], State::Completed).await.result, None);
+    assert_eq!(reaches(&client, ids[3], State::Completed).await.result, None);
+    for (job_type, state, code, attempts) in [
+        ("again", State::DeadLetter, "exit_75", 2),
+        ("other", State::DeadLetter, "exit_3", 2),
+        ("never", State::Failed, "exit_65", 1),
+        ("suicide", State::DeadLetter, "signal_9", 2),
+    ] {
+        let id = enqueue(&client, quick(job_type, "1")).await;
+        let job = reaches(&client, id, state).await;
+        let failure = job.failure.expect("a failure");
+        assert_eq!((failure.code.as_deref(), job.attempt), (Some(code), attempts), "{job_type}");
+    }
+    let noisy = enqueue(&client, quick("noisy", "1")).await;
+    let message = reaches(&client, noisy, State::Failed).await.failure.expect("a failure").message;
+    assert!(message.ends_with("line 2999 of what went wrong") && message.len() < 8192, "{}", message.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_types_and_queues_that_were_asked_for_are_run() {
+    let place = Place::new();
+    let client = place.client().await;
+    let other = enqueue(&client, quick("b", "1")).await;
+    let elsewhere = enqueue(&client, quick("a", "1").queue("elsewhere")).await;
+    let own = enqueue(&client, quick("a", "1").queue("mail")).await;
+    let _worker = worker(&place, "cat >/dev/null", &["--type", "a", "--queue", "mail=2", "--queue", "default"]);
+    reaches(&client, own, State::Completed).await;
+    assert_eq!(client.job(other).await.expect("a job").attempt, 0);
+    assert_eq!(client.job(elsewhere).await.expect("a job").attempt, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_shell_reads_the_arguments_unless_asked_to() {
+    let place = Place::new();
+    let client = place.client().await;
+    let plain =
+        place.start(&["worker", "--exec", "printf", "--queue", "plain", "--", "[\"%s\"]", "$(id) `id` ; exit 3"]);
+    let shell = place.start(&[
+        "worker",
+        "--shell",
+        "--queue",
+        "shell",
+        "--exec",
+        "printf '{\"sum\":%d}' $((2 + $1))",
+        "--",
+        "3",
+    ]);
+    let (a, b) = (
+        enqueue(&client, quick("t", "1").queue("plain")).await,
+        enqueue(&client, quick("t", "1").queue("shell")).await,
+    );
+    let result = reaches(&client, a, State::Completed).await.result.expect("a result");
+    assert_eq!(result.decode::<Value>().expect("JSON")[0], "$(id) `id` ; exit 3");
+    let result = reaches(&client, b, State::Completed).await.result.expect("a result");
+    assert_eq!(result.decode::<Value>().expect("JSON")["sum"], 5);
+    drop((plain, shell));
+    let mut missing = place.start(&["worker", "--exec", "no such program"]);
+    assert_eq!(missing.wait().code().map(|code| code == 0), Some(false));
+    assert!(missing.err().contains("there is no program"), "{}", missing.err());
+}
+
+/// A handler that writes its process id and then takes its time; it notes a TERM in a file, and may ignore it.
+fn sleeper(place: &Place, on_term: &str) -> String {
+    let (pid, term) = (place.path("pid"), place.path("term"));
+    format!(
+        "trap 'echo told > {}; {on_term}' TERM\necho $$ > {}\nwhile :; do sleep 0.1; done",
+        term.display(),
+        pid.display()
+    )
+}
+
+fn process_lives(pid: &str) -> bool {
+    Command::new("kill")
+        .args(["-0", pid.trim()])
+        .stderr(std::process::Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn pid_of(place: &Place) -> String {
+    let path = place.path("pid");
+    until("the handler runs", || std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
+    std::fs::read_to_string(path).expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_ends_the_process_and_a_deaf_one_is_killed() {
+    for (on_term, killed) in [("exit 1", false), (":", true)] {
+        let place = Place::new();
+        let client = place.client().await;
+        let id = enqueue(&client, quick("t", "1")).await;
+        let _worker = worker(&place, &sleeper(&place, on_term), &["--kill-after", "1s"]);
+        let pid = pid_of(&place);
+        let begun = Instant::now();
+        client.cancel(id).await.expect("asked");
+        reaches(&client, id, State::Cancelled).await;
+        assert!(place.path("term").exists(), "it was told");
+        assert!(!process_lives(&pid), "it is gone");
+        assert!(killed == (begun.elapsed() >= Duration::from_secs(1)) || begun.elapsed() < SOON);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_execution_timeout_ends_the_process_and_counts() {
+    let place = Place::new();
+    let client = place.client().await;
+    let job = quick("t", "1").execution_timeout(Duration::from_millis(500)).max_attempts(1);
+    let id = enqueue(&client, job).await;
+    let _worker = worker(&place, &sleeper(&place, "exit 1"), &[]);
+    let pid = pid_of(&place);
+    let failure = reaches(&client, id, State::DeadLetter).await.failure.expect("a failure");
+    assert_eq!(failure.category, Category::Timeout);
+    until("it is gone", || !process_lives(&pid));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_lets_jobs_finish_and_a_second_one_is_passed_on() {
+    let place = Place::new();
+    let client = place.client().await;
+    let slow = enqueue(&client, quick("t", "1")).await;
+    let mut first = worker(&place, "echo $$ > pid; sleep 1; echo 7", &[]);
+    pid_of(&place);
+    first.signal("TERM");
+    assert_eq!(first.wait().code(), Some(0), "{}", first.err());
+    assert_eq!(client.job(slow).await.expect("a job").state, State::Completed);
+    std::fs::remove_file(place.path("pid")).expect("removed");
+
+    let endless = enqueue(&client, quick("t", "1")).await;
+    let mut second = worker(&place, &sleeper(&place, ":"), &["--kill-after", "1s"]);
+    let pid = pid_of(&place);
+    second.signal("INT");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(process_lives(&pid), "it may finish");
+    second.signal("INT");
+    assert_eq!(second.wait().code(), Some(130));
+    assert!(place.path("term").exists(), "it was told");
+    assert!(!process_lives(&pid), "it is gone before the worker is");
+    assert_eq!(client.job(endless).await.expect("a job").state, State::Running, "its lease expires");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_jobs_of_a_killed_worker_are_taken_over() {
+    let place = Place::new();
+    let client = place.client().await;
+    let id = enqueue(&client, quick("t", "1")).await;
+    let first = worker(&place, &sleeper(&place, "exit 1"), &["--lease", "1s"]);
+    let orphan = pid_of(&place);
+    first.signal("KILL");
+    drop(first);
+    let _second = worker(&place, "echo \"$WINDLASS_JOB_LEASE_VERSION\"", &["--lease", "1s"]);
+    let job = reaches(&client, id, State::Completed).await;
+    assert_eq!(job.result.expect("a result").decode::<u64>().expect("JSON"), 2);
+    assert_eq!((job.attempt, job.failures), (2, 1));
+    // What a killed worker leaves behind runs on: that is what the lease version is for.
+    let _ = Command::new("kill").args(["-9", orphan.trim()]).status();
+}
+
+type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
+
+/// A server that answers by what the job's type says; and what it was asked.
+async fn endpoint() -> (String, Seen) {
+    let seen = Seen::default();
+    let into = Arc::clone(&seen);
+    let answer = move |headers: HeaderMap, body: String| async move {
+        let job_type = headers["windlass-job-type"].to_str().expect("text").to_owned();
+        let attempt = headers["windlass-job-attempt"].to_str().expect("text").to_owned();
+        into.lock().expect("lock").push((headers, body.clone()));
+        let mut answered = HeaderMap::new();
+        let status = match (job_type.as_str(), attempt.as_str()) {
+            ("busy", "1") => {
+                answered.insert("retry-after", "1".parse().expect("a value"));
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            ("bad", _) => StatusCode::UNPROCESSABLE_ENTITY,
+            ("broken", _) => StatusCode::BAD_GATEWAY,
+            ("slow", _) => {
+                tokio::time::sleep(Duration::from_secs(30)).await;
+                StatusCode::OK
+            }
+            _ => StatusCode::OK,
+        };
+        (status, answered, body)
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/work", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/work", post(answer))).await });
+    (url, seen)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_url_runs_jobs_and_its_status_decides() {
+    let place = Place::new();
+    let client = place.client().await;
+    let (url, seen) = endpoint().await;
+    let _worker =
+        place.start(&["worker", "--url", &url, "--header", "authorization: Bearer abc", "--concurrency", "8"]);
+    let fine = enqueue(&client, quick("fine", "{\"a\":1}")).await;
+    let result = reaches(&client, fine, State::Completed).await.result.expect("a result");
+    assert_eq!(result.decode::<Value>().expect("JSON")["a"], 1);
+    {
+        let seen = seen.lock().expect("lock");
+        let (headers, body) = &seen[0];
+        assert_eq!(body, "{\"a\":1}");
+        for (name, value) in [
+            ("content-type", "application/json"),
+            ("authorization", "Bearer abc"),
+            ("windlass-job-id", &fine.to_string()),
+            ("windlass-job-lease-version", "1"),
+            ("windlass-job-queue", "default"),
+        ] {
+            assert_eq!(headers[name].to_str().expect("text"), value);
+        }
+    }
+    let busy = enqueue(&client, quick("busy", "1")).await;
+    let retried = reaches(&client, busy, State::Completed).await;
+    let attempts = client.store().attempts(busy).await.expect("attempts");
+    let waited = attempts[1].started_at.since(attempts[0].ended_at.expect("it ended"));
+    assert!(waited >= Duration::from_millis(900) && retried.attempt == 2, "Retry-After is honoured: {waited:?}");
+    let bad = enqueue(&client, quick("bad", "\"why\"")).await;
+    let failure = reaches(&client, bad, State::Failed).await.failure.expect("a failure");
+    assert_eq!((failure.code.as_deref(), failure.message.as_str()), (Some("http_422"), "status 422: \"why\""));
+    let broken = enqueue(&client, quick("broken", "1")).await;
+    assert_eq!(reaches(&client, broken, State::DeadLetter).await.attempt, 2);
+    let slow = enqueue(&client, quick("slow", "1").execution_timeout(Duration::from_millis(300)).max_attempts(1)).await;
+    let failure = reaches(&client, slow, State::DeadLetter).await.failure.expect("a failure");
+    assert_eq!(failure.category, Category::Timeout);
+}

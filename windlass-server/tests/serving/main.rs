@@ -1,0 +1,8 @@
+//! The binary as people and machines start it: real processes, real files, real signals.
+
+mod deploy;
+mod documents;
+mod exec;
+mod run;
+mod support;
+mod webhooks;

@@ -1,0 +1,2 @@
+-- Whether any job depends on another.
+select exists (select 1 from windlass_edge);
