@@ -64,7 +64,7 @@ pub(super) async fn run(session: &Session) -> anyhow::Result<()> {
 pub(crate) fn schema_version(place: &Place) -> Option<i64> {
     match place.store_url()?.split(':').next() {
         Some("sqlite") => Some(sqlite::SCHEMA_VERSION),
-        Some("postgres" | "postgresql") => Some(i64::from(windlass::store::postgres::SCHEMA_VERSION)),
+        Some("postgres" | "postgresql") => i64::try_from(windlass::store::postgres::SCHEMA_VERSION).ok(),
         _ => None,
     }
 }

@@ -13,20 +13,20 @@ const STEPS: [&str; 4] = [
 ];
 
 /// The newest step of the schema that this program can use.
-pub const SCHEMA_VERSION: u32 = STEPS.len() as u32;
+pub const SCHEMA_VERSION: usize = STEPS.len();
 
 /// The statements that take the schema from this step (0 for none at all) to the newest, for teams that apply them with
 /// tools of their own.
 ///
 /// They suit a role that may create the schema; the role of the program needs only `usage` on it and on its sequences,
 /// and `select, insert, update, delete` on its tables.
-pub(super) fn sql(schema: &str, from: u32) -> String {
+pub(super) fn sql(schema: &str, from: usize) -> String {
     let mut all = String::new();
     if from == 0 {
         all.push_str(&format!("create schema if not exists {schema};\n"));
         all.push_str(&text(include_str!("sql/migration_make.sql"), schema));
     }
-    for (number, step) in (1..).zip(STEPS).skip(from as usize) {
+    for (number, step) in (1..).zip(STEPS).skip(from) {
         all.push_str(&format!("\n-- Step {number}.\n"));
         all.push_str(&text(step, schema));
         let note = format!("insert into windlass.migration (number) values ({number});\n");

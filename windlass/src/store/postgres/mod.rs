@@ -159,7 +159,7 @@ impl PostgresStore {
     /// The statements that take a schema of this name from the step it is at to [`SCHEMA_VERSION`]; none if it is there.
     ///
     /// The step is the highest `number` in its table `migration`. A schema that is newer than this program is refused.
-    pub fn sql_from(schema: &str, step: u32) -> Result<String> {
+    pub fn sql_from(schema: &str, step: usize) -> Result<String> {
         config::check_schema(schema)?;
         if step > SCHEMA_VERSION {
             let known = format!("must be at most {SCHEMA_VERSION}, which this program knows; use a newer program");
@@ -175,6 +175,9 @@ impl PostgresStore {
 
     /// Whether notifications arrive; they do not behind a transaction pooler, and then jobs are found by polling.
     pub async fn hears_notifications(&self) -> Result<bool> {
+        if self.options.pooled == Some(true) {
+            return Ok(false);
+        }
         let heard = listen::is_heard(&dial(&self.options)).await;
         heard.map_err(|error| Fault::from(error).into_error("listen for notifications"))
     }
@@ -184,15 +187,6 @@ impl PostgresStore {
         let link = self.inner.link().await.map_err(|fault| fault.into_error("drop the schema"))?;
         let statement = format!("drop schema {} cascade", self.inner.schema);
         link.batch(&statement).await.map_err(|fault| fault.into_error("drop the schema"))
-    }
-}
-
-fn dial(options: &PostgresOptions) -> listen::Dial {
-    listen::Dial {
-        config: options.config.clone(),
-        tls: options.tls.clone(),
-        channel: listen::channel(&options.schema),
-        own: uuid::Uuid::new_v4().simple().to_string(),
     }
 }
 
@@ -211,6 +205,15 @@ async fn look_for_pooler(options: &PostgresOptions, dial: &listen::Dial) -> Resu
         );
     }
     Ok(pooled)
+}
+
+fn dial(options: &PostgresOptions) -> listen::Dial {
+    listen::Dial {
+        config: options.config.clone(),
+        tls: options.tls.clone(),
+        channel: listen::channel(&options.schema),
+        own: uuid::Uuid::new_v4().simple().to_string(),
+    }
 }
 
 /// A number for a schema's lock: FNV-1a, which every process computes alike.
