@@ -24,7 +24,7 @@
 //! # }
 //! ```
 //!
-//! The file must have Windlass's tables: open a [`SqliteStore`](super::SqliteStore) on it once, or call
+//! The file must have Windlass's tables: open a [`SqliteStore`] on it once, or call
 //! [`migrate`](super::migrate). The clock must be the one that the stores on the file use.
 
 use std::sync::Arc;
