@@ -62,7 +62,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The answer that a problem is. [`tell_request_id`] adds the request's id to it.
+/// The answer that a problem is. `tell_request_id` adds the request's id to it.
 pub fn problem_response(problem: Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(&problem)).into_response();
