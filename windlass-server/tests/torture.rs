@@ -21,7 +21,7 @@ fn torture(store: &str, more: &[&str]) -> Output {
 #[track_caller]
 fn clean(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{:?}: {said}", output.status);
+    assert!(output.status.success(), "{:?}: {said}{}", output.status, String::from_utf8_lossy(&output.stdout));
     let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
     println!("{report}");
     assert_eq!(report["seed"], 11);

@@ -116,8 +116,12 @@ impl Stop {
 
     /// Aborts the worker: nothing more is settled, and the leases expire.
     pub fn abort(&self) {
-        // In this order: nothing starts any more, what runs is told, and only then is it forgotten who runs.
+        if self.shared.aborted.is_cancelled() {
+            return;
+        }
+        // In this order: nothing starts any more, what runs is counted and told, and only then is it forgotten who runs.
         self.shared.around.stopping.cancel();
+        self.shared.tally.abandoned.fetch_add(self.shared.held.len(), Ordering::SeqCst);
         self.shared.order_all(Order::Abort);
         self.shared.aborted.cancel();
         self.shared.finished.cancel();
@@ -133,12 +137,14 @@ impl std::fmt::Debug for Stop {
 impl Shared {
     fn last_words(&self) -> Stopped {
         let tally = &self.tally;
+        // An abort has counted them before they were told.
+        let left = if self.aborted.is_cancelled() { 0 } else { self.held.len() };
         Stopped {
             settled: tally.settled.load(Ordering::SeqCst),
             released: tally.released.load(Ordering::SeqCst),
             interrupted: tally.interrupted.load(Ordering::SeqCst),
             dropped: tally.dropped.load(Ordering::SeqCst),
-            abandoned: tally.abandoned.load(Ordering::SeqCst) + self.held.len(),
+            abandoned: tally.abandoned.load(Ordering::SeqCst) + left,
         }
     }
 }
