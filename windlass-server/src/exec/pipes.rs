@@ -47,6 +47,9 @@ impl Kept {
 }
 
 /// An output that is being read.
+///
+/// Dropped before its end, it is read on: a process that is told to stop may have something to say, and would die of a
+/// closed pipe before it has cleaned up.
 #[derive(Debug)]
 pub(super) struct Output {
     kept: Arc<Mutex<Kept>>,
@@ -70,13 +73,8 @@ impl Output {
     /// What was kept, once the process has ended.
     pub(super) async fn kept(mut self) -> Kept {
         let _ = tokio::time::timeout(LINGER, &mut self.reading).await;
-        std::mem::take(&mut *lock(&self.kept))
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
         self.reading.abort();
+        std::mem::take(&mut *lock(&self.kept))
     }
 }
 
