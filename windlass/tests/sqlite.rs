@@ -80,6 +80,23 @@ async fn a_file_of_a_newer_program_is_refused() {
     assert!(refused.contains(&format!("version {}", SCHEMA_VERSION + 1)), "{refused}");
 }
 
+#[tokio::test]
+async fn a_file_of_an_older_program_is_migrated_with_its_jobs() {
+    let (_folder, path) = folder();
+    let store = SqliteStore::open(&path).expect("open");
+    let id = enqueue(&store, plain()).await.expect("enqueue");
+    drop(store);
+    let conn = Connection::open(&path).expect("open");
+    let as_version_3 =
+        "alter table windlass_store drop column outlived; delete from windlass_version where version > 3";
+    conn.execute_batch(as_version_3).expect("made older");
+    drop(conn);
+    let store = SqliteStore::open(&path).expect("migrated");
+    let request = Upkeep { retention: Retention::default(), limit: 10 };
+    assert_eq!(store.upkeep(&request).await.expect("upkeep works").lifetimes, 0);
+    assert_eq!(state(&store, id).await, Some(State::Scheduled));
+}
+
 #[test]
 fn many_that_open_a_new_file_at_once_make_its_tables_once() {
     let (_folder, path) = folder();

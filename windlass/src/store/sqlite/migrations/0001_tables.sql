@@ -1,15 +1,13 @@
 -- The tables of Windlass. A job's state is the table it stands in: `waiting` (SCHEDULED, DELAYED, RETRYING), `pending`,
 -- `leased` (RUNNING) or `done`. What was submitted is in `job`, written once. All times are microseconds since 1970.
 
--- One row of numbers. `tick` counts submissions and ends; `latest` is the newest moment that a write was made at;
--- `outlived` is the newest job whose standard lifetime is known to be over.
+-- One row of numbers. `tick` counts submissions and ends; `latest` is the newest moment that a write was made at.
 create table windlass_store (
     only_row integer primary key check (only_row = 1),
     accepted integer not null,
     pruned integer not null,
     tick integer not null,
     latest integer not null,
-    outlived integer not null default 0,
     id_key blob not null
 );
 -- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included).

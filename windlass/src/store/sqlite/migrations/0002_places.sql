@@ -68,6 +68,5 @@ create table windlass_done (
 create index windlass_done_ended on windlass_done (state, ended);
 create index windlass_done_bad on windlass_done (state, seq) where state <> 5;
 
--- The end of each lifetime that is not the standard one of a new job: those end in the order of `seq`. A row may outlast
--- its job's end: upkeep drops it when its time comes.
+-- The end of each lifetime. A row may outlast its job's end: upkeep drops it when its time comes.
 create table windlass_lifetime (deadline integer not null, seq integer not null, primary key (deadline, seq)) without rowid;
