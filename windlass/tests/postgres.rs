@@ -375,6 +375,26 @@ async fn a_schema_that_is_newer_than_the_program_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_schema_of_an_older_program_is_migrated_with_its_jobs() {
+    let schema = new_schema();
+    let client = client().await;
+    let statements = PostgresStore::sql(&schema).expect("statements");
+    // Ids lead to their jobs since step 5.
+    let (older, _) = statements.split_once("\n-- Step 5.\n").expect("five steps");
+    client.batch_execute(older).await.expect("they run");
+    let old = client.query_one(&format!("select {schema}.enqueue('test')"), &[]).await.expect("an old job");
+    let old = JobId::from_uuid(old.get(0));
+    let store = open(&schema).await;
+    assert_eq!(state(&store, old).await, Some(State::Scheduled));
+    let new = enqueue(&store, job().after([old])).await;
+    let lease = claim(&store, 1).await.remove(0).lease;
+    assert_eq!(lease.job(), old);
+    store.settle(&[lease.complete(None)]).await.expect("settle");
+    assert_eq!((state(&store, old).await, state(&store, new).await), (Some(State::Completed), Some(State::Scheduled)));
+    assert_sound(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_printed_statements_make_a_schema_that_a_plain_role_can_use() {
     let schema = new_schema();
     let client = client().await;

@@ -16,8 +16,10 @@ const LEASED: usize = 20_000;
 /// Tables that grow with the number of jobs.
 const BIG: [&str; 8] = ["job", "ready", "leased", "done", "waiting", "edge", "attempt", "key"];
 
-/// Statements that look at everything on purpose, and make the schema.
-const WHOLE: [&str; 6] = ["check", "check_count", "migration_make", "migration_put", "migration_last", "tally"];
+/// Statements that look at everything on purpose, and make the schema; one needs an index that only schemas of older
+/// programs have.
+const WHOLE: [&str; 7] =
+    ["check", "check_count", "migration_make", "migration_put", "migration_last", "seq_find", "tally"];
 
 /// What every job goes through. Only these must be planned well for tables that are known to be empty: readers' plans
 /// last no longer than until the tables are analysed again.
@@ -78,7 +80,7 @@ async fn every_statement_goes_by_the_index_that_it_names() {
     let database = admin(&url()).await;
     // As the store's own connections have it.
     let settings = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
-         set enable_material = off; set jit = off";
+         set enable_hashjoin = off; set enable_material = off; set jit = off";
     database.batch_execute(settings).await.expect("settings");
     let named = lines(&database, &format!("select indexname from pg_indexes where schemaname = '{schema}'")).await;
     let indexes: BTreeSet<String> = named.into_iter().collect();

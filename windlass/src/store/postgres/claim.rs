@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use uuid::Uuid;
+
 use super::Inner;
 use super::fault::Fault;
 use super::floors::Floor;
@@ -38,8 +40,11 @@ impl Inner {
                 let Wanted { places, numbers, .. } = &wanted;
                 let lanes = lanes.to_vec();
                 let rooms = rooms.to_vec();
-                link.query(statement, &[&time, &worker, &lease_time, &lanes, places, numbers, &rooms, &limit, &SLACK])
-                    .await?
+                link.query(
+                    statement,
+                    &[&time, &worker, &lease_time, &lanes, places, numbers, &rooms, &limit, &SLACK, &random_part()],
+                )
+                .await?
             }
         };
         drop(link);
@@ -63,7 +68,8 @@ impl Inner {
             let left = count - small(found.len());
             let from = floor.to_vec();
             let statement = include_str!("sql/claim_lane.sql");
-            let rows = link.query(statement, &[&time, &worker, &lease_time, &lane, &left, &from]).await?;
+            let rows =
+                link.query(statement, &[&time, &worker, &lease_time, &lane, &left, &from, &random_part()]).await?;
             self.floors.end(lane, &floor, begun.elapsed(), came(&rows));
             found.extend(rows);
             if floor == Floor::default() || small(found.len()) >= count {
@@ -112,6 +118,12 @@ impl Inner {
         }
         wanted
     }
+}
+
+/// What the tokens of one claim have in common; the rest of each is the job's number.
+fn random_part() -> String {
+    let mut digits = Uuid::new_v4().simple().to_string();
+    digits.split_off(12)
 }
 
 /// How far a claim came in each priority.

@@ -31,9 +31,9 @@ use super::insert::{Columns, is_plain, resting_state};
 use super::keyed::is_keyed;
 use super::link::{Link, UsersTransaction};
 use super::unit::Unit;
-use super::{PostgresStore, listen, rows};
+use super::{PostgresStore, listen};
 use crate::error::{Error, Result};
-use crate::job::{JobId, QueueName, Settlement, State};
+use crate::job::{QueueName, Settlement, State};
 use crate::store::Store;
 use crate::store::answer::{Inserted, InsertedJob, Settled, Wake};
 use crate::store::in_tx::{InTx, store_of};
@@ -116,11 +116,11 @@ impl PostgresStore {
     async fn enqueue_plain(&self, users: &Link<'_>, submission: &Submission) -> Result<Inserted, Fault> {
         let columns = Columns::of(submission.jobs().iter(), &self.inner)?;
         let rows = users.query(include_str!("sql/insert.sql"), &columns.with(&self.inner.given_time())).await?;
-        let Some(now) = rows.first().map(|row| rows::time(row.get(0))) else {
+        let Some((now, ids)) = columns.stored(&rows)? else {
             return Err(Error::invalid("run_at", "lies beyond the job's lifetime").into());
         };
-        let jobs = submission.jobs().iter().zip(&columns.ids).map(|(spec, id)| InsertedJob {
-            id: JobId::from_uuid(*id),
+        let jobs = submission.jobs().iter().zip(ids).map(|(spec, id)| InsertedJob {
+            id,
             existing: false,
             state: Some(resting_state(spec, now)),
             matches: true,

@@ -1,19 +1,21 @@
 //! Enqueueing. What waits for nothing but perhaps a time is stored by one statement, and the calls of one process that
 //! come while a statement is under way share the next. The rest goes the slow path.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use uuid::Uuid;
 
 use super::Inner;
 use super::fault::{Fault, Tries};
+use super::ids::Draw;
 use super::keyed::is_keyed;
+use super::lanes::Lane;
+use super::row::Row;
 use super::rows;
 use crate::error::{Error, Result};
-use crate::job::{JobId, JobSpec, RunAt, State};
+use crate::job::{JobId, JobSpec, Priority, RunAt, State};
 use crate::store::answer::{Inserted, InsertedJob, Wake};
-use crate::store::new_job_id;
 use crate::time::Timestamp;
 use crate::workflow::Submission;
 
@@ -21,6 +23,9 @@ use crate::workflow::Submission;
 const SHARED_MAX: usize = 1000;
 /// Most payload bytes in one shared statement.
 const SHARED_BYTES_MAX: usize = 8 << 20;
+
+/// How often the callers of a shared statement are let go first, before the next is put together.
+const YIELDS: usize = 3;
 
 /// A call that waits for its statement.
 pub(super) struct Call {
@@ -69,7 +74,12 @@ pub(super) async fn share(store: Arc<Inner>, mut calls: mpsc::UnboundedReceiver<
             }
             together.push(call);
         }
+        let callers = together.len();
         store.store_together(together).await;
+        // Whoever had company will have it again: those who were answered come back with their next job at once.
+        for _ in 0..if callers > 1 { YIELDS } else { 0 } {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -187,13 +197,13 @@ impl Inner {
         let time = self.given_time();
         let rows = link.query(include_str!("sql/insert.sql"), &columns.with(&time)).await?;
         drop(link);
-        let Some(now) = rows.first().map(|row| rows::time(row.get(0))) else { return Ok(None) };
+        let Some((now, ids)) = columns.stored(&rows)? else { return Ok(None) };
         let mut hints: Vec<Wake> = Vec::new();
-        let mut ids = columns.ids.into_iter();
+        let mut ids = ids.into_iter();
         let mut answers = Vec::with_capacity(submissions.len());
         for submission in submissions {
             let jobs = submission.jobs().iter().map(|spec| {
-                let id = JobId::from_uuid(ids.next().expect("an id was drawn for every job"));
+                let id = ids.next().expect("an id was drawn for every job");
                 let state = resting_state(spec, now);
                 if state == State::Scheduled && !hints.iter().any(|hint| *hint == Wake::Scheduled(spec.queue.clone())) {
                     hints.push(Wake::Scheduled(spec.queue.clone()));
@@ -234,9 +244,14 @@ fn tell_all(calls: Vec<Call>, fault: Fault) {
     }
 }
 
-/// Jobs as columns, one array for each parameter.
+/// Jobs as columns, one array for each parameter: those that differ from job to job, and those of what jobs have in common.
+#[derive(Default)]
 pub(super) struct Columns<'s> {
-    pub(super) ids: Vec<Uuid>,
+    draws: Vec<Draw>,
+    rests: Vec<String>,
+    masks: Vec<i64>,
+    payloads: Vec<&'s [u8]>,
+    kinds: Vec<i32>,
     lanes: Vec<i32>,
     priorities: Vec<i16>,
     delays: Vec<Option<i64>>,
@@ -244,52 +259,72 @@ pub(super) struct Columns<'s> {
     lifetimes: Vec<Option<i64>>,
     visibilities: Vec<i64>,
     content_types: Vec<Option<&'s str>>,
-    payloads: Vec<&'s [u8]>,
     options: Vec<String>,
     slow: Vec<bool>,
+    /// The last moment at which one of them would first run beyond its lifetime.
+    beyond: Option<i64>,
 }
 
 impl<'s> Columns<'s> {
     pub(super) fn of(specs: impl Iterator<Item = &'s JobSpec>, store: &Inner) -> std::result::Result<Self, Fault> {
-        let mut columns = Columns {
-            ids: Vec::new(),
-            lanes: Vec::new(),
-            priorities: Vec::new(),
-            delays: Vec::new(),
-            moments: Vec::new(),
-            lifetimes: Vec::new(),
-            visibilities: Vec::new(),
-            content_types: Vec::new(),
-            payloads: Vec::new(),
-            options: Vec::new(),
-            slow: Vec::new(),
-        };
+        let mut columns = Columns::default();
+        let mut known: HashMap<(Lane, Priority, Option<&str>, String), i32> = HashMap::new();
+        let mut last: Option<(&JobSpec, i32)> = None;
         for spec in specs {
-            let lane = store.lanes.get(&spec.queue, &spec.job_type);
-            let (delay, moment) = match spec.options.run_at {
-                None => (None, None),
-                Some(RunAt::In(delay)) => (Some(rows::micros(delay)), None),
-                Some(RunAt::At(at)) => (None, Some(at.as_micros())),
+            // Neighbours are mostly alike, and comparing them is cheaper than writing down what they are.
+            let kind = match last {
+                Some((last, kind)) if is_alike(last, spec) => kind,
+                _ => {
+                    let lane = store.lanes.get(&spec.queue, &spec.job_type);
+                    let lane = lane.ok_or_else(|| rows::corrupt("a lane that vanished"))?;
+                    let options = rows::json(&spec.options);
+                    let next = i32::try_from(known.len() + 1).unwrap_or(i32::MAX);
+                    let kind = (lane, spec.priority, spec.payload.stored_content_type(), options.clone());
+                    let kind = *known.entry(kind).or_insert(next);
+                    if kind == next {
+                        columns.add_kind(spec, lane, options);
+                    }
+                    kind
+                }
             };
-            columns.ids.push(new_job_id().as_uuid());
-            columns.lanes.push(lane.ok_or_else(|| rows::corrupt("a lane that vanished"))?);
-            columns.priorities.push(i16::from(spec.priority.number()));
-            columns.delays.push(delay);
-            columns.moments.push(moment);
-            columns.lifetimes.push(spec.options.timeouts.lifetime.map(rows::micros));
-            columns.visibilities.push(rows::micros(spec.options.timeouts.visibility));
-            columns.content_types.push(spec.payload.stored_content_type());
+            last = Some((spec, kind));
+            let draw = store.draw_id();
+            columns.draws.push(draw);
+            columns.rests.push(draw.rest());
+            columns.masks.push(draw.mask);
             columns.payloads.push(spec.payload.as_bytes());
-            columns.options.push(rows::json(&spec.options));
-            columns.slow.push(spec.options.callback_url.is_some());
+            columns.kinds.push(kind);
         }
         Ok(columns)
     }
 
-    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 12] {
+    fn add_kind(&mut self, spec: &'s JobSpec, lane: Lane, options: String) {
+        let (delay, moment) = match spec.options.run_at {
+            None => (None, None),
+            Some(RunAt::In(delay)) => (Some(rows::micros(delay)), None),
+            Some(RunAt::At(at)) => (None, Some(at.as_micros())),
+        };
+        let lifetime = spec.options.timeouts.lifetime.map(rows::micros);
+        let beyond = moment.zip(lifetime).map(|(moment, lifetime)| moment.saturating_sub(lifetime));
+        self.lanes.push(lane);
+        self.priorities.push(i16::from(spec.priority.number()));
+        self.delays.push(delay);
+        self.moments.push(moment);
+        self.lifetimes.push(lifetime);
+        self.visibilities.push(rows::micros(spec.options.timeouts.visibility));
+        self.content_types.push(spec.payload.stored_content_type());
+        self.options.push(options);
+        self.slow.push(spec.options.callback_url.is_some());
+        self.beyond = self.beyond.max(beyond);
+    }
+
+    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 15] {
         [
             time,
-            &self.ids,
+            &self.rests,
+            &self.masks,
+            &self.payloads,
+            &self.kinds,
             &self.lanes,
             &self.priorities,
             &self.delays,
@@ -297,9 +332,36 @@ impl<'s> Columns<'s> {
             &self.lifetimes,
             &self.visibilities,
             &self.content_types,
-            &self.payloads,
             &self.options,
             &self.slow,
+            &self.beyond,
         ]
     }
+
+    /// The time and the ids that the answer of `insert` gives the jobs; `None` when it stored none.
+    pub(super) fn stored(&self, rows: &[Row]) -> std::result::Result<Option<(Timestamp, Vec<JobId>)>, Fault> {
+        let Some(now) = rows.first().map(|row| rows::time(row.get(0))) else { return Ok(None) };
+        let mut drawn: HashMap<Lane, std::vec::IntoIter<i64>> = HashMap::with_capacity(rows.len());
+        for row in rows {
+            let mut seqs: Vec<i64> = row.get(2);
+            seqs.sort_unstable();
+            drawn.insert(row.get(1), seqs.into_iter());
+        }
+        let mut next = |kind: i32| {
+            let lane = usize::try_from(kind - 1).ok().and_then(|kind| self.lanes.get(kind))?;
+            drawn.get_mut(lane)?.next()
+        };
+        let id = |(draw, kind): (&Draw, &i32)| next(*kind).map(|seq| draw.id(seq));
+        let ids: Option<Vec<JobId>> = self.draws.iter().zip(&self.kinds).map(id).collect();
+        Ok(Some((now, ids.ok_or_else(|| rows::corrupt("fewer jobs than were stored"))?)))
+    }
+}
+
+/// Whether two jobs differ only in what they carry.
+fn is_alike(one: &JobSpec, other: &JobSpec) -> bool {
+    one.queue == other.queue
+        && one.job_type == other.job_type
+        && one.priority == other.priority
+        && one.payload.stored_content_type() == other.payload.stored_content_type()
+        && one.options == other.options
 }

@@ -39,15 +39,16 @@ impl Inner {
         let keys: [Parameter<'_>; 4] = [&own.scopes, &own.keys, &own.windows, &own.types];
         parameters.extend(keys);
         let rows = link.query(include_str!("sql/insert_keyed.sql"), &parameters).await?;
-        let now = rows.first().map(|row| rows::time(row.get(1)));
-        let stored: HashMap<Uuid, ()> = rows.iter().map(|row| (row.get(0), ())).collect();
+        let now = rows.first().map(|row| rows::time(row.get(2)));
+        // From 1, as in SQL.
+        let stored: HashMap<i64, Uuid> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         let mut answers: HashMap<usize, InsertedJob> = HashMap::with_capacity(jobs.len());
         let mut hints = Vec::new();
         let mut lost = Vec::new();
-        for (place, id) in places.iter().zip(&columns.ids) {
+        for (number, place) in (1..).zip(&places) {
             let spec = &jobs[*place];
-            match now.filter(|_| stored.contains_key(id)) {
-                Some(now) => {
+            match now.zip(stored.get(&number)) {
+                Some((now, id)) => {
                     let state = resting_state(spec, now);
                     if state == State::Scheduled && !hints.contains(&Wake::Scheduled(spec.queue.clone())) {
                         hints.push(Wake::Scheduled(spec.queue.clone()));
@@ -106,8 +107,8 @@ impl Inner {
     }
 
     async fn states(&self, link: &Link<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, State>, Fault> {
-        let ids = ids.to_vec();
-        let rows = link.query(include_str!("sql/state_find.sql"), &[&self.given_time(), &ids]).await?;
+        let seqs = self.sequences(link, ids).await?;
+        let rows = link.query(include_str!("sql/state_find.sql"), &[&self.given_time(), &seqs, &ids]).await?;
         let state = |row: &Row| {
             let state = u8::try_from(row.get::<_, i16>(1)).ok().and_then(State::from_number)?;
             Some((row.get(0), state))

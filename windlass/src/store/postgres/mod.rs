@@ -15,6 +15,7 @@ mod events;
 mod fault;
 mod floors;
 mod flush;
+mod ids;
 pub mod in_tx;
 mod insert;
 mod keyed;
@@ -39,7 +40,7 @@ mod unit;
 mod upkeep;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -49,6 +50,7 @@ use tokio::sync::{broadcast, mpsc};
 pub use self::config::{PostgresOptions, SCHEMA_DEFAULT};
 use self::fault::{Fault, Tries};
 use self::floors::Floors;
+use self::ids::IdKey;
 use self::lanes::Lanes;
 use self::link::Link;
 pub use self::migrate::SCHEMA_VERSION;
@@ -103,6 +105,8 @@ struct Inner {
     /// The advisory lock that the slow path of this schema takes turns by.
     turn: i64,
     clock: Option<Arc<dyn Clock>>,
+    /// Read once the schema is there.
+    ids: OnceLock<IdKey>,
     lanes: Lanes,
     floors: Floors,
     wakes: broadcast::Sender<Wake>,
@@ -125,19 +129,21 @@ impl PostgresStore {
         let schema: Arc<str> = Arc::from(options.schema.as_str());
         let turn = lock_number(&schema);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
-        let (lanes, floors) = (Lanes::default(), Floors::default());
+        let (ids, lanes, floors) = (OnceLock::new(), Lanes::default(), Floors::default());
         let (spoken, speech) = mpsc::unbounded_channel();
         let spoken = Some(spoken).filter(|_| options.listen);
         let types = pooled.then(Arc::default);
         let clock = options.clock.clone();
-        let inner = Arc::new(Inner { pool, schema, types, turn, clock, lanes, floors, wakes, spoken });
+        let inner = Arc::new(Inner { pool, schema, types, turn, clock, ids, lanes, floors, wakes, spoken });
         let opened = async {
             let mut link = inner.link().await?;
             match options.migrate {
                 // The lock of migrations lies beside the turn's.
-                true => migrate::migrate(&mut link, &inner.schema, !turn).await,
-                false => migrate::check(&link, &inner.schema).await,
+                true => migrate::migrate(&mut link, &inner.schema, !turn).await?,
+                false => migrate::check(&link, &inner.schema).await?,
             }
+            let _ = inner.ids.set(IdKey::read(&link).await?);
+            Ok::<(), Fault>(())
         };
         opened.await.map_err(|fault| fault.into_error("open the store"))?;
         let (calls, waiting) = mpsc::unbounded_channel();

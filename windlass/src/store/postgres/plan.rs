@@ -11,7 +11,7 @@ use crate::job::{
     Dependency, DependsOn, Firing, JobId, JobRecord, JobSpec, Outcome, Priority, State, Verdict, WorkflowId,
 };
 use crate::store::answer::{Inserted, InsertedJob};
-use crate::store::{new_job_id, new_workflow_id};
+use crate::store::new_workflow_id;
 use crate::time::Timestamp;
 use crate::workflow::graph::{self, Admission, Parent};
 use crate::workflow::{Submission, resolve};
@@ -35,6 +35,7 @@ pub(super) enum Plan {
 
 pub(super) struct NewEntry {
     id: JobId,
+    seq: i64,
     spec: JobSpec,
     run_at: Option<Timestamp>,
     admission: Admission,
@@ -114,9 +115,13 @@ impl Unit<'_> {
         let jobs = submission.jobs();
         self.load(named(submission)).await?;
         let mut existing = self.existing(submission).await?;
+        let is_new = |place: &usize| submission.duplicate_of(*place).is_none() && !existing.contains_key(place);
+        let mut drawn = self.draw((0..jobs.len()).filter(is_new).count()).await?.into_iter();
+        let mut seqs: Vec<i64> = Vec::with_capacity(jobs.len());
         let mut plans: Vec<Option<Plan>> = Vec::with_capacity(jobs.len());
         let mut ids: Vec<JobId> = Vec::with_capacity(jobs.len());
         for place in 0..jobs.len() {
+            let mut seq = 0;
             let (id, plan) = match (submission.duplicate_of(place), existing.remove(&place)) {
                 (Some(first), existing) => {
                     let (earlier, spec) = (&jobs[first], &jobs[place]);
@@ -125,8 +130,12 @@ impl Unit<'_> {
                     (ids[first], Some(Plan::Repeated(first, matches)))
                 }
                 (None, Some(existing)) => (existing.id, Some(Plan::Existing(existing))),
-                (None, None) => (new_job_id(), None),
+                (None, None) => {
+                    seq = drawn.next().expect("one was drawn for each new job");
+                    (self.store.draw_id().id(seq), None)
+                }
             };
+            seqs.push(seq);
             ids.push(id);
             plans.push(plan);
         }
@@ -148,6 +157,7 @@ impl Unit<'_> {
                 depends_on.iter().map(|dependency| self.parent(dependency, planned)).collect();
             let entry = NewEntry {
                 id: ids[*place],
+                seq: seqs[*place],
                 run_at: spec.first_run(self.now)?,
                 admission: graph::admit(spec, &parents?)?,
                 spec: JobSpec { depends_on, ..spec.clone() },
@@ -196,8 +206,6 @@ impl Unit<'_> {
     }
 
     async fn write(&mut self, plans: Vec<Plan>, origin: &Origin) -> Result<Vec<InsertedJob>, Fault> {
-        let new = plans.iter().filter(|plan| matches!(plan, Plan::New(_))).count();
-        let mut seqs = self.draw(new).await?.into_iter();
         let mut answers: Vec<InsertedJob> = Vec::with_capacity(plans.len());
         let mut added: Vec<i64> = Vec::new();
         let mut dead: Vec<(i64, Verdict)> = Vec::new();
@@ -207,13 +215,12 @@ impl Unit<'_> {
                 Plan::Existing(existing) => existing,
                 Plan::Repeated(first, matches) => InsertedJob { existing: true, matches, ..answers[first] },
                 Plan::New(entry) => {
-                    let seq = seqs.next().expect("one was drawn for each new job");
-                    let (id, state) = (entry.id, entry.state());
+                    let (id, seq, state) = (entry.id, entry.seq, entry.state());
                     dead.extend(entry.admission.verdict.clone().map(|verdict| (seq, verdict)));
                     if entry.spec.options.idempotency.is_some() {
                         keyed.push((entry.spec.clone(), id));
                     }
-                    self.write_new(*entry, seq, origin).await?;
+                    self.write_new(*entry, origin).await?;
                     added.push(seq);
                     InsertedJob { id, existing: false, state: Some(state), matches: true }
                 }
@@ -240,8 +247,8 @@ impl Unit<'_> {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    async fn write_new(&mut self, new: NewEntry, seq: i64, origin: &Origin) -> Result<(), Fault> {
-        let now = self.now;
+    async fn write_new(&mut self, new: NewEntry, origin: &Origin) -> Result<(), Fault> {
+        let (now, seq) = (self.now, new.seq);
         let lane = self.lane(&new.spec.queue, &new.spec.job_type).await?;
         // A job that dies at once is PENDING for the length of this call.
         let state = if new.admission.verdict.is_some() { State::Pending } else { new.state() };

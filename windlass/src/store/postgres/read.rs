@@ -116,7 +116,8 @@ impl Inner {
 
     async fn find_entries(&self, link: &Link<'_>, ids: &[JobId]) -> Result<(Vec<Entry>, Timestamp), Fault> {
         let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
-        let rows = link.query(include_str!("sql/find.sql"), &[&self.given_time(), &ids]).await?;
+        let seqs = self.sequences(link, &ids).await?;
+        let rows = link.query(include_str!("sql/find.sql"), &[&self.given_time(), &seqs, &ids]).await?;
         let now = rows.first().map_or(Timestamp::EPOCH, |row| rows::time(row.get("now")));
         Ok((self.entries(link, &rows, now).await?, now))
     }

@@ -64,6 +64,9 @@ struct Columns<'s> {
     places: HashMap<Uuid, usize>,
     ids: Vec<Uuid>,
     tokens: Vec<Uuid>,
+    results: Vec<Option<&'s [u8]>>,
+    kinds: Vec<i32>,
+    known: HashMap<Kind<'s>, i32>,
     outcomes: Vec<i16>,
     next: Vec<i16>,
     delays: Vec<Option<i64>>,
@@ -71,7 +74,18 @@ struct Columns<'s> {
     failures: Vec<Option<String>>,
     reasons: Vec<Option<String>>,
     result_types: Vec<Option<&'s str>>,
-    results: Vec<Option<&'s [u8]>>,
+}
+
+/// What settlements may have in common.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Kind<'s> {
+    outcome: i16,
+    next: i16,
+    delay: Option<i64>,
+    counted: bool,
+    failure: Option<String>,
+    reason: Option<String>,
+    result_type: Option<&'s str>,
 }
 
 impl<'s> Columns<'s> {
@@ -92,27 +106,49 @@ impl<'s> Columns<'s> {
             if !settlement.children().is_empty() || times[&job] > 1 {
                 continue;
             }
+            let result = settlement.result().filter(|_| next == State::Completed);
             columns.places.insert(job.as_uuid(), place);
             columns.ids.push(job.as_uuid());
             columns.tokens.push(token.as_uuid());
-            columns.outcomes.push(i16::from(settlement.outcome().number()));
-            columns.next.push(i16::from(next.number()));
-            columns.delays.push(verdict.delay.map(rows::micros));
-            columns.counted.push(i32::from(verdict.counted));
-            columns.failures.push(verdict.failure.as_ref().map(rows::failure_text));
-            columns.reasons.push(verdict.reason.as_ref().map(rows::json));
-            let result = settlement.result().filter(|_| next == State::Completed);
-            columns.result_types.push(result.and_then(|result| result.stored_content_type()));
             columns.results.push(result.map(|result| result.as_bytes().as_ref()));
+            let kind = columns.kind(Kind {
+                outcome: i16::from(settlement.outcome().number()),
+                next: i16::from(next.number()),
+                delay: verdict.delay.map(rows::micros),
+                counted: verdict.counted,
+                failure: verdict.failure.as_ref().map(rows::failure_text),
+                reason: verdict.reason.as_ref().map(rows::json),
+                result_type: result.and_then(|result| result.stored_content_type()),
+            });
+            columns.kinds.push(kind);
         }
         columns
     }
 
-    fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 11] {
+    /// The place of a kind, from 1 as in SQL.
+    fn kind(&mut self, kind: Kind<'s>) -> i32 {
+        if let Some(place) = self.known.get(&kind) {
+            return *place;
+        }
+        self.outcomes.push(kind.outcome);
+        self.next.push(kind.next);
+        self.delays.push(kind.delay);
+        self.counted.push(i32::from(kind.counted));
+        self.failures.push(kind.failure.clone());
+        self.reasons.push(kind.reason.clone());
+        self.result_types.push(kind.result_type);
+        let place = i32::try_from(self.outcomes.len()).unwrap_or(i32::MAX);
+        self.known.insert(kind, place);
+        place
+    }
+
+    fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 12] {
         [
             time,
             &self.ids,
             &self.tokens,
+            &self.results,
+            &self.kinds,
             &self.outcomes,
             &self.next,
             &self.delays,
@@ -120,7 +156,6 @@ impl<'s> Columns<'s> {
             &self.failures,
             &self.reasons,
             &self.result_types,
-            &self.results,
         ]
     }
 }

@@ -213,8 +213,7 @@ impl<'a> Unit<'a> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let rows = self.link.query(include_str!("sql/seq_find.sql"), &[&wanted]).await?;
-        let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        let seqs = self.store.sequences(&self.link, &wanted).await?;
         self.load_seqs(seqs).await
     }
 

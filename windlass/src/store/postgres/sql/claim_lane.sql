@@ -1,7 +1,7 @@
 -- Takes runnable jobs out of one lane (rule L1): locks the first that nobody else holds, priority by priority, and moves
 -- their rows from ready to leased. It stops at the last row it wants, so that nothing else is touched.
 -- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout; $4 lane;
--- $5 how many; $6 for each priority the moment before which nothing can be due.
+-- $5 how many; $6 for each priority the moment before which nothing can be due; $7 the random part of the tokens.
 -- By ready_claim, then by place in the table; job_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -32,7 +32,7 @@ taken as (
 held as (
     insert into windlass.leased
     select
-        t.id, t.seq, t.lane, t.priority, t.slow, gen_random_uuid(), t.version + 1,
+        t.id, t.seq, t.lane, t.priority, t.slow, (lpad(to_hex(t.seq), 12, '0') || $7::text)::uuid, t.version + 1,
         least((select now from clock) + coalesce($3::bigint, t.visibility), t.deadline),
         t.deadline, t.visibility, t.attempt + 1, t.failures, t.lost, t.generation, t.due,
         (select now from clock), t.failed_at, t.failure, $2::text, null

@@ -1,22 +1,26 @@
 -- Stores jobs that wait for nothing but perhaps a time: the whole of an ordinary enqueue. Stores none of them when one
 -- would first run beyond its lifetime; then nothing is returned.
--- $1 the time, null for the server's; $2 ids; $3 lanes; $4 priorities; $5 delays and $6 moments to run at, null for
--- none; $7 lifetimes; $8 visibility timeouts; $9 content types; $10 payloads; $11 options; $12 whether the end needs
--- the slow path.
+-- Gives the sequences by lane; they were drawn in the order of the jobs.
+-- $1 the time, null for the server's; $2 what ids end with and $3 the masks of their sequences; $4 payloads; $5 for each
+-- the place in what follows, from 1: $6 lanes; $7 priorities; $8 delays and $9 moments to run at, null for none;
+-- $10 lifetimes; $11 visibility timeouts; $12 content types; $13 options; $14 whether the end needs the slow path. Many
+-- jobs are alike, and taking apart an array costs more than looking into one. $15 the last moment at which one of them
+-- would first run beyond its lifetime, null where none would.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 new as materialized (
     select
-        nextval('windlass.seq') as seq, i.id, i.lane, i.priority, c.now, i.slow, i.visibility, i.content_type,
-        i.payload, i.options, c.now + i.lifetime as deadline,
-        nullif(greatest(coalesce(c.now + i.delay, i.run_at), c.now), c.now) as run_at
-    from unnest(
-        $2::uuid[], $3::int[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[],
-        $10::bytea[], $11::text[], $12::boolean[]
-    ) as i(id, lane, priority, delay, run_at, lifetime, visibility, content_type, payload, options, slow), clock c
-    where not exists (
-        select from unnest($6::bigint[], $7::bigint[]) as b(run_at, lifetime) where b.run_at >= c.now + b.lifetime)
+        i.seq, (lpad(to_hex(i.seq # i.mask), 12, '0') || i.rest)::uuid as id, c.now, i.payload,
+        ($6::int[])[i.kind] as lane, ($7::smallint[])[i.kind] as priority, ($14::boolean[])[i.kind] as slow,
+        ($11::bigint[])[i.kind] as visibility, ($12::text[])[i.kind] as content_type, ($13::text[])[i.kind] as options,
+        c.now + ($10::bigint[])[i.kind] as deadline,
+        nullif(greatest(coalesce(c.now + ($8::bigint[])[i.kind], ($9::bigint[])[i.kind]), c.now), c.now) as run_at
+    from clock c, (
+        select nextval('windlass.seq') as seq, u.*
+        from unnest($2::text[], $3::bigint[], $4::bytea[], $5::int[]) as u(rest, mask, payload, kind)
+    ) as i
+    where $15::bigint is null or c.now > $15::bigint
 ),
 stored as (
     insert into windlass.job
@@ -36,4 +40,4 @@ insert into windlass.event (at, lane, kind, count, seqs)
 select n.now, n.lane, 9, count(*), array_agg(n.seq)
 from new n
 group by n.now, n.lane
-returning at
+returning at, lane, seqs

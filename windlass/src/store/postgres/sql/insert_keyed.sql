@@ -1,20 +1,22 @@
 -- Stores jobs some of which have idempotency keys: takes the keys that are free or no longer in force, and stores the
 -- jobs that have none or whose key was taken (rule I2). Gives these. What is not given stands for another job, or
 -- nothing was stored because a job would first run beyond its lifetime.
--- $1 to $12 as in insert; $13 scopes, $14 keys and $15 windows, null where there is none; $16 types.
+-- $1 to $15 as in insert; $16 scopes, $17 keys and $18 windows, null where there is none; $19 types.
 -- By key_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 wanted as materialized (
-    select i.*, c.now
-    from unnest(
-        $2::uuid[], $3::int[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[],
-        $10::bytea[], $11::text[], $12::boolean[], $13::text[], $14::text[], $15::bigint[], $16::text[]
-    ) as i(id, lane, priority, delay, run_at, lifetime, visibility, content_type, payload, options, slow, scope, key,
-        window_length, job_type), clock c
-    where not exists (
-        select from unnest($6::bigint[], $7::bigint[]) as b(run_at, lifetime) where b.run_at >= c.now + b.lifetime)
+    select
+        i.*, (lpad(to_hex(i.seq # i.mask), 12, '0') || i.rest)::uuid as id, c.now,
+        ($12::text[])[i.kind] as content_type
+    from clock c, (
+        select nextval('windlass.seq') as seq, u.*
+        from unnest(
+            $2::text[], $3::bigint[], $4::bytea[], $5::int[], $16::text[], $17::text[], $18::bigint[], $19::text[]
+        ) with ordinality as u(rest, mask, payload, kind, scope, key, window_length, job_type, place)
+    ) as i
+    where $15::bigint is null or c.now > $15::bigint
 ),
 taken as (
     insert into windlass.key as k (scope, key, job, expires_at, fingerprint)
@@ -30,9 +32,11 @@ taken as (
 ),
 new as materialized (
     select
-        nextval('windlass.seq') as seq, w.id, w.lane, w.priority, w.now, w.slow, w.visibility, w.content_type,
-        w.payload, w.options, w.now + w.lifetime as deadline,
-        nullif(greatest(coalesce(w.now + w.delay, w.run_at), w.now), w.now) as run_at
+        w.place, w.seq, w.id, w.now, w.payload, w.content_type,
+        ($6::int[])[w.kind] as lane, ($7::smallint[])[w.kind] as priority, ($14::boolean[])[w.kind] as slow,
+        ($11::bigint[])[w.kind] as visibility, ($13::text[])[w.kind] as options,
+        w.now + ($10::bigint[])[w.kind] as deadline,
+        nullif(greatest(coalesce(w.now + ($8::bigint[])[w.kind], ($9::bigint[])[w.kind]), w.now), w.now) as run_at
     from wanted w
     where w.key is null or w.id in (select t.job from taken t)
 ),
@@ -56,4 +60,4 @@ told as (
     from new n
     group by n.now, n.lane
 )
-select n.id, n.now from new n
+select n.place, n.id, n.now from new n

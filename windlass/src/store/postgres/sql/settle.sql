@@ -1,30 +1,32 @@
 -- Ends attempts that have no consequences for other jobs (rule L2: fenced in the statement that writes). Rows that are
 -- marked slow are left alone, and so is every lease that does not hold: what is not returned was not changed.
--- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 outcomes; $5 next states; $6 delays;
--- $7 whether it counts as a failure; $8 failures; $9 reasons; $10 content types and $11 bytes of results.
+-- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 results; $5 for each the place in what follows, from
+-- 1: $6 outcomes; $7 next states; $8 delays; $9 whether it counts as a failure; $10 failures; $11 reasons; $12 content
+-- types of results. Most attempts end alike, and taking apart an array costs more than looking into one.
 -- By leased_pkey, then by place in the table: a join with the table would walk over everything that is dead in it.
 -- The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later reads all.
+-- Nothing is locked first: a row that another transaction changes meanwhile is not where it was found, and is left alone.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 held as materialized (
-    select f.spot, i.*
-    from unnest(
-        $2::uuid[], $3::uuid[], $4::smallint[], $5::smallint[], $6::bigint[], $7::int[], $8::text[], $9::text[],
-        $10::text[], $11::bytea[]
-    ) as i(id, token, outcome, next, delay, counted, said, reason, result_type, result)
+    select f.spot, i.result, i.kind
+    from unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::int[]) as i(id, token, result, kind)
     cross join lateral (
         select l.ctid as spot
         from windlass.leased l
         where l.id = i.id and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
-        for update
+        offset 0
     ) f
 ),
 gone as (
     delete from windlass.leased l
     using held i
     where l.ctid = i.spot
-    returning l.*, i.outcome, i.next, i.delay, i.counted, i.said, i.reason, i.result_type, i.result
+    returning l.*, i.result,
+        ($6::smallint[])[i.kind] as outcome, ($7::smallint[])[i.kind] as next, ($8::bigint[])[i.kind] as delay,
+        ($9::int[])[i.kind] as counted, ($10::text[])[i.kind] as said, ($11::text[])[i.kind] as reason,
+        ($12::text[])[i.kind] as result_type
 ),
 ended as (
     insert into windlass.done
