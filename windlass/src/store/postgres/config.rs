@@ -22,7 +22,8 @@ const CONNECTIONS_DEFAULT: usize = 10;
 ///
 /// The URL is `postgres://user:password@host:port/database?sslmode=verify-full&schema=windlass`. Beside the driver's
 /// own parameters it knows `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert` (a file
-/// of certificates to trust instead of the public ones), `schema` and `pooler` (`auto`, `none`, `transaction`).
+/// of certificates to trust instead of the public ones), `schema`, `pooler` (`auto`, `none`, `transaction`) and
+/// `notifications` (`on`, `off`).
 #[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) config: tokio_postgres::Config,
@@ -75,7 +76,7 @@ impl PostgresOptions {
             wait: Duration::from_secs(30),
             clock: None,
             migrate: true,
-            listen: true,
+            listen: own.listen()?,
             pooled: own.pooled()?,
         };
         match own.schema {
@@ -161,6 +162,7 @@ struct OwnParameters {
     sslrootcert: Option<String>,
     schema: Option<String>,
     pooler: Option<String>,
+    notifications: Option<String>,
 }
 
 impl OwnParameters {
@@ -175,6 +177,7 @@ impl OwnParameters {
                 "sslrootcert" => &mut self.sslrootcert,
                 "schema" => &mut self.schema,
                 "pooler" => &mut self.pooler,
+                "notifications" => &mut self.notifications,
                 _ => {
                     kept.push(pair);
                     continue;
@@ -193,6 +196,14 @@ impl OwnParameters {
             Some("none") => Ok(Some(false)),
             Some("transaction") => Ok(Some(true)),
             Some(_) => Err(Error::invalid("pooler", "must be auto, none or transaction")),
+        }
+    }
+
+    fn listen(&self) -> Result<bool> {
+        match self.notifications.as_deref() {
+            None | Some("on") => Ok(true),
+            Some("off") => Ok(false),
+            Some(_) => Err(Error::invalid("notifications", "must be on or off")),
         }
     }
 }
@@ -224,7 +235,11 @@ mod tests {
         let options = options.expect("valid");
         assert_eq!((options.schema.as_str(), options.tls.is_none()), ("jobs_2", true));
         assert_eq!(options.config.get_application_name(), Some("x"));
-        assert!(PostgresOptions::new("postgres://h/db?sslmode=sometimes").is_err());
+        assert!(options.listen);
+        assert!(!PostgresOptions::new("postgres://h/db?notifications=off").expect("valid").listen);
+        for bad in ["sslmode=sometimes", "pooler=maybe", "notifications=2"] {
+            assert!(PostgresOptions::new(&format!("postgres://h/db?{bad}")).is_err(), "{bad}");
+        }
     }
 
     #[test]
