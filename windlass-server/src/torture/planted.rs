@@ -9,14 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::broadcast;
 use windlass::schedule::ScheduleRecord;
 use windlass::store::*;
-use windlass::workflow::{Submission, WorkflowRecord};
+use windlass::workflow::Submission;
 use windlass::{
-    AttemptRecord, Dependency, DependencyKind, DependsOn, Explanation, JobId, JobRecord, JobSpec, Lease, LeaseKey,
-    LeaseToken, Limits, LogLine, Lost, NewJob, Outcome, Payload, Policies, QueueName, RequeueOptions, Result,
-    Settlement, Stale, State, Timestamp, WorkflowId,
+    AttemptRecord, Dependency, DependencyKind, DependsOn, JobId, JobRecord, JobSpec, Lease, LeaseKey, LeaseToken,
+    Limits, Lost, NewJob, Outcome, Payload, Policies, RequeueOptions, Result, Settlement, Stale, State, Timestamp,
 };
 
 use super::recording::scoped_key;
@@ -262,13 +260,9 @@ fn rebuilt(name: Option<String>, jobs: Vec<JobSpec>) -> Result<Submission> {
 }
 
 #[async_trait]
-impl Store for Planted {
-    fn kind(&self) -> &'static str {
-        self.inner.kind()
-    }
-
-    async fn now(&self) -> Result<Timestamp> {
-        self.inner.now().await
+impl Layer for Planted {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
     async fn insert(&self, submission: Submission) -> Result<Inserted> {
@@ -379,56 +373,12 @@ impl Store for Planted {
         Ok(page)
     }
 
-    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
-        self.inner.count(filter, cap).await
-    }
-
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
         let mut attempts = self.inner.attempts(job).await?;
         if self.has(Bug::ReclaimUnchecked) {
             attempts.iter_mut().for_each(|attempt| attempt.generation = 0);
         }
         Ok(attempts)
-    }
-
-    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
-        self.inner.logs(job).await
-    }
-
-    async fn explain(&self, job: JobId) -> Result<Explanation> {
-        self.inner.explain(job).await
-    }
-
-    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
-        self.inner.events(after, limit).await
-    }
-
-    async fn totals(&self) -> Result<Totals> {
-        self.inner.totals().await
-    }
-
-    async fn operate(&self, operation: &Operation) -> Result<Operated> {
-        self.inner.operate(operation).await
-    }
-
-    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
-        self.inner.acts(after, limit).await
-    }
-
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        self.inner.set_paused(queue, paused, by).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueRecord>> {
-        self.inner.queues().await
-    }
-
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
-        self.inner.announce(worker).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
-        self.inner.workers().await
     }
 
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
@@ -454,19 +404,8 @@ impl Store for Planted {
         Ok(schedules)
     }
 
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        self.inner.find_workflows(ids).await
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        self.inner.workflows(after, limit).await
-    }
-
-    fn wakes(&self) -> broadcast::Receiver<Wake> {
-        self.inner.wakes()
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        self.inner.check().await
+    /// Heartbeats come through here too.
+    async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        Ok(None)
     }
 }

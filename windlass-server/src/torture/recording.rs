@@ -5,14 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::broadcast;
-use windlass::schedule::ScheduleRecord;
 use windlass::store::*;
-use windlass::workflow::{Submission, WorkflowRecord};
-use windlass::{
-    AttemptRecord, Error, Explanation, JobId, JobRecord, JobSpec, LeaseKey, LogLine, QueueName, Result, Settlement,
-    Stale, Timestamp, WorkflowId,
-};
+use windlass::workflow::Submission;
+use windlass::{Error, JobSpec, LeaseKey, Result, Settlement, Stale, Timestamp};
 
 use super::history::{Answer, Asked, Event, Grant, Lease, Log, Sent};
 
@@ -84,13 +79,9 @@ fn answer_of(settled: &Settled) -> Answer {
 }
 
 #[async_trait]
-impl Store for Recording {
-    fn kind(&self) -> &'static str {
-        self.inner.kind()
-    }
-
-    async fn now(&self) -> Result<Timestamp> {
-        self.inner.now().await
+impl Layer for Recording {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
     async fn insert(&self, submission: Submission) -> Result<Inserted> {
@@ -178,38 +169,6 @@ impl Store for Recording {
         answer
     }
 
-    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        self.inner.find(ids).await
-    }
-
-    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
-        self.inner.list(query).await
-    }
-
-    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
-        self.inner.count(filter, cap).await
-    }
-
-    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
-        self.inner.attempts(job).await
-    }
-
-    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
-        self.inner.logs(job).await
-    }
-
-    async fn explain(&self, job: JobId) -> Result<Explanation> {
-        self.inner.explain(job).await
-    }
-
-    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
-        self.inner.events(after, limit).await
-    }
-
-    async fn totals(&self) -> Result<Totals> {
-        self.inner.totals().await
-    }
-
     async fn operate(&self, operation: &Operation) -> Result<Operated> {
         let call = self.log.new_call();
         let jobs = match &operation.target {
@@ -230,42 +189,6 @@ impl Store for Recording {
         answer
     }
 
-    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
-        self.inner.acts(after, limit).await
-    }
-
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        self.inner.set_paused(queue, paused, by).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueRecord>> {
-        self.inner.queues().await
-    }
-
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
-        self.inner.announce(worker).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
-        self.inner.workers().await
-    }
-
-    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
-        self.inner.edit_schedule(edit, by).await
-    }
-
-    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
-        self.inner.schedules(after, limit).await
-    }
-
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        self.inner.find_workflows(ids).await
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        self.inner.workflows(after, limit).await
-    }
-
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
         let own = self.inner.heartbeats().await?;
         Ok(own.map(|inner| {
@@ -273,13 +196,5 @@ impl Store for Recording {
                 Arc::new(Recording { inner, log: Arc::clone(&self.log), leases: Arc::clone(&self.leases) });
             own
         }))
-    }
-
-    fn wakes(&self) -> broadcast::Receiver<Wake> {
-        self.inner.wakes()
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        self.inner.check().await
     }
 }

@@ -9,6 +9,7 @@ pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod in_tx;
+mod layer;
 pub mod memory;
 mod open;
 #[cfg(feature = "postgres")]
@@ -28,6 +29,7 @@ use uuid::Uuid;
 
 pub use answer::*;
 pub use in_tx::InTx;
+pub use layer::Layer;
 pub use memory::MemoryStore;
 pub use open::{open, redacted};
 #[cfg(feature = "postgres")]

@@ -5,14 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::broadcast;
-use windlass::schedule::ScheduleRecord;
 use windlass::store::*;
-use windlass::workflow::{Submission, WorkflowRecord};
-use windlass::{
-    AttemptRecord, Error, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Result, Settlement, Stale,
-    Timestamp, WorkflowId,
-};
+use windlass::workflow::Submission;
+use windlass::{Error, LeaseKey, Result, Settlement};
 
 /// What shall go wrong, each so many times.
 #[derive(Debug, Default)]
@@ -67,13 +62,13 @@ fn unavailable(attempted: &str) -> Error {
 }
 
 #[async_trait]
-impl Store for FaultyStore {
-    fn kind(&self) -> &'static str {
-        "faulty"
+impl Layer for FaultyStore {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
-    async fn now(&self) -> Result<Timestamp> {
-        self.inner.now().await
+    fn kind(&self) -> &'static str {
+        "faulty"
     }
 
     async fn insert(&self, submission: Submission) -> Result<Inserted> {
@@ -103,10 +98,6 @@ impl Store for FaultyStore {
         self.inner.extend(leases, lease_time).await
     }
 
-    async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>> {
-        self.inner.save(saves).await
-    }
-
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
         self.faults.settle_calls.fetch_add(1, Ordering::SeqCst);
         assert!(!happens(&self.faults.settle_panics), "a settle that panics, as told");
@@ -120,87 +111,8 @@ impl Store for FaultyStore {
         if happens(&self.faults.settle_answer) { Err(unavailable("settle")) } else { answers }
     }
 
-    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
-        self.inner.upkeep(request).await
-    }
-
-    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        self.inner.find(ids).await
-    }
-
-    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
-        self.inner.list(query).await
-    }
-
-    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
-        self.inner.count(filter, cap).await
-    }
-
-    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
-        self.inner.attempts(job).await
-    }
-
-    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
-        self.inner.logs(job).await
-    }
-
-    async fn explain(&self, job: JobId) -> Result<Explanation> {
-        self.inner.explain(job).await
-    }
-
-    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
-        self.inner.events(after, limit).await
-    }
-
-    async fn totals(&self) -> Result<Totals> {
-        self.inner.totals().await
-    }
-
-    async fn operate(&self, operation: &Operation) -> Result<Operated> {
-        self.inner.operate(operation).await
-    }
-
-    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
-        self.inner.acts(after, limit).await
-    }
-
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        self.inner.set_paused(queue, paused, by).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueRecord>> {
-        self.inner.queues().await
-    }
-
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
-        self.inner.announce(worker).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
-        self.inner.workers().await
-    }
-
-    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
-        self.inner.edit_schedule(edit, by).await
-    }
-
-    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
-        self.inner.schedules(after, limit).await
-    }
-
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        self.inner.find_workflows(ids).await
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        self.inner.workflows(after, limit).await
-    }
-
-    fn wakes(&self) -> broadcast::Receiver<Wake> {
-        self.inner.wakes()
-    }
-
-    async fn check(&self) -> Result<Vec<String>> {
-        self.inner.check().await
+    /// Heartbeats come through here too.
+    async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        Ok(None)
     }
 }
