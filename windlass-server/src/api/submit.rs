@@ -11,6 +11,7 @@ use windlass::TRACE_BYTES_MAX;
 use super::ApiState;
 use super::error::Refusal;
 use super::extract::Body;
+use crate::traces;
 use crate::wire::{Batch, Inserted, InsertedBatch, NewJob, NewWorkflow, TraceContext};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -99,6 +100,10 @@ pub(super) fn location(path: &str) -> HeaderValue {
 
 /// Lets jobs without a trace of their own continue the caller's.
 fn carry_trace(headers: &HeaderMap, jobs: &mut [NewJob]) {
+    // Where this request has a span, it is the caller's child, and what jobs continue.
+    if traces::of_here().is_some() {
+        return;
+    }
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned);
     let Some(traceparent) = text("traceparent") else { return };
     let tracestate = text("tracestate");

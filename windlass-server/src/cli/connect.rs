@@ -11,6 +11,7 @@ use windlass::{Client, Error};
 use super::exit::{self, End, Exit};
 use super::output::{Out, OutputArgs, say};
 use crate::remote::HttpStore;
+use crate::serve::config::{Whereabouts, whereabouts_in};
 
 /// The server that is asked unless another or a store is named.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:7654";
@@ -24,6 +25,9 @@ pub(crate) struct Reach {
     /// Or ask this server; http://127.0.0.1:7654 unless named [env: WINDLASS_SERVER]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     server: Option<String>,
+    /// Or read it in this file, which docs/configuration.md describes [env: WINDLASS_CONFIG]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    config: Option<PathBuf>,
 }
 
 /// Whether a store that is not there is made.
@@ -45,6 +49,11 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// A store, if one is named, or else a server.
+    fn of(store: Option<String>, server: Option<String>) -> Option<Self> {
+        store.map(Place::Store).or(server.map(Place::Server))
+    }
+
     /// The URL, without a password.
     pub(crate) fn shown(&self) -> String {
         match self {
@@ -85,17 +94,48 @@ impl Session {
 }
 
 impl Reach {
-    /// What was typed wins over the environment, and a store over a server.
+    /// What was typed wins over the environment, that over the file, and a store over a server.
     pub(crate) fn place(&self) -> Result<Place, End> {
-        match (&self.store, &self.server) {
-            (Some(_), Some(_)) => Err(End::usage("--store and --server cannot both be meant")
-                .advise("name the store to open it here, or the server to ask it")),
-            (Some(url), None) => Ok(Place::Store(url.clone())),
-            (None, Some(url)) => Ok(Place::Server(url.clone())),
-            (None, None) => Ok(match (set("WINDLASS_STORE"), set("WINDLASS_SERVER")) {
-                (Some(url), _) => Place::Store(url),
-                (None, server) => Place::Server(server.unwrap_or_else(|| SERVER_DEFAULT.to_owned())),
-            }),
+        if let Some(place) = self.named()? {
+            return Ok(place);
+        }
+        let file = self.whereabouts()?;
+        let default = || Place::Server(SERVER_DEFAULT.to_owned());
+        Ok(Place::of(file.store, file.server).unwrap_or_else(default))
+    }
+
+    /// What was typed or is in the environment.
+    fn named(&self) -> Result<Option<Place>, End> {
+        if self.store.is_some() && self.server.is_some() {
+            return Err(End::usage("--store and --server cannot both be meant")
+                .advise("name the store to open it here, or the server to ask it"));
+        }
+        let typed = Place::of(self.store.clone(), self.server.clone());
+        Ok(typed.or_else(|| Place::of(set("WINDLASS_STORE"), set("WINDLASS_SERVER"))))
+    }
+
+    /// The store that a server is to keep its jobs in, unless its file or nobody says.
+    pub(crate) fn store_for_server(&self) -> Result<Option<String>, End> {
+        // A server has no use for another one.
+        Ok(self.named()?.and_then(|place| place.store_url().map(str::to_owned)))
+    }
+
+    /// The configuration file.
+    pub(crate) fn config(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| set("WINDLASS_CONFIG").map(PathBuf::from))
+    }
+
+    fn whereabouts(&self) -> Result<Whereabouts, End> {
+        let Some(path) = self.config() else { return Ok(Whereabouts::default()) };
+        whereabouts_in(&path).map_err(|error| {
+            End::usage(format!("{error:#}")).advise("correct the file that --config or WINDLASS_CONFIG names")
+        })
+    }
+
+    fn token(&self) -> Result<Option<String>, End> {
+        match set("WINDLASS_TOKEN") {
+            Some(token) => Ok(Some(token)),
+            None => Ok(self.whereabouts()?.token),
         }
     }
 
@@ -122,7 +162,7 @@ impl Reach {
         let place = self.place()?;
         let store: Arc<dyn Store> = match &place {
             Place::Store(url) => open_store(url, missing).await?,
-            Place::Server(url) => Arc::new(HttpStore::connect(url, set("WINDLASS_TOKEN"))?),
+            Place::Server(url) => Arc::new(HttpStore::connect(url, self.token()?)?),
         };
         let now = store.now().await.map_err(|error| unreached(error, &place))?;
         Ok(Session { client: Client::with_store(store), out: Out { format: output.output, now }, place })

@@ -128,6 +128,11 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Whether a command line, the program's name first, can be read; nothing of it is done.
+pub fn check(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<(), clap::Error> {
+    Cli::try_parse_from(words).map(drop)
+}
+
 async fn run(cli: Cli) -> anyhow::Result<()> {
     let reach = &cli.reach;
     match cli.command {

@@ -1,7 +1,5 @@
 //! `windlass run`: a server on a store.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::connect::Reach;
@@ -22,9 +20,6 @@ pub(crate) struct Arguments {
     /// The address to listen on [default: 127.0.0.1:7654, or the next free port]
     #[arg(long, env = "WINDLASS_LISTEN", value_name = "ADDRESS")]
     listen: Option<String>,
-    /// A configuration file; docs/configuration.md describes it
-    #[arg(long, env = "WINDLASS_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
     /// How log lines are written [default: text on a terminal, else json]
     #[arg(long, env = "WINDLASS_LOG", value_enum, value_name = "FORMAT")]
     log: Option<Format>,
@@ -36,19 +31,20 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     let usual = arguments.demo.then(|| demo::STORE.to_owned());
     let mut settings = Settings::new(Given {
-        file: arguments.config,
-        // A server has no use for another one.
-        store: reach.place()?.store_url().map(str::to_owned).or(usual),
+        file: reach.config(),
+        store: reach.store_for_server()?.or(usual),
         listen: arguments.listen,
         log: arguments.log,
         level: arguments.log_level,
         webhook_secrets: webhook_secrets()?,
     })?;
-    logs::start(settings.log, settings.level);
+    let traces = logs::start(settings.log, settings.level)?;
     if arguments.demo {
         settings.retention = demo::retention();
     }
-    if serve::run(settings, arguments.demo.then_some(arguments.seed)).await? { Ok(()) } else { std::process::exit(130) }
+    let ran = serve::run(settings, arguments.demo.then_some(arguments.seed)).await;
+    traces.finish().await;
+    if ran? { Ok(()) } else { std::process::exit(130) }
 }
 
 /// Secrets from the environment: a file may be read by more people than a process.

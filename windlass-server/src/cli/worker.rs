@@ -1,7 +1,6 @@
 //! `windlass worker`: any program or URL as a handler.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -48,9 +47,6 @@ pub(crate) struct Arguments {
     /// How long a process that was told to stop may take, before it is killed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     kill_after: Duration,
-    /// A configuration file; of it, this reads how long ended jobs are kept
-    #[arg(long, env = "WINDLASS_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
     /// How log lines are written [default: text on a terminal, else json]
     #[arg(long, env = "WINDLASS_LOG", value_enum, value_name = "FORMAT")]
     log: Option<Format>,
@@ -63,14 +59,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
-    logs::start(arguments.log, arguments.log_level);
+    let traces = logs::start(arguments.log, arguments.log_level)?;
     let signals = Signals::listen()?;
-    let mut settings = settings(&arguments)?;
+    let mut settings = settings(&arguments, reach)?;
     let runner = runner(&arguments)?;
     let session = reach.open_or_make(&OutputArgs { output: Default::default() }).await?;
     // A server does the upkeep of its store, and a worker's token does not allow it.
     settings.upkeep = session.place.store_url().is_some();
-    if exec::run(&session.client, runner, settings, signals).await? { Ok(()) } else { std::process::exit(130) }
+    let ran = exec::run(&session.client, runner, settings, signals).await;
+    traces.finish().await;
+    if ran? { Ok(()) } else { std::process::exit(130) }
 }
 
 fn runner(arguments: &Arguments) -> anyhow::Result<Runner> {
@@ -91,7 +89,7 @@ fn runner(arguments: &Arguments) -> anyhow::Result<Runner> {
     }
 }
 
-fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
+fn settings(arguments: &Arguments, reach: &Reach) -> anyhow::Result<Settings> {
     if !(1..=windlass::worker::SLOTS_MAX).contains(&arguments.concurrency) {
         bail!("--concurrency must be 1 to {}", windlass::worker::SLOTS_MAX);
     }
@@ -108,7 +106,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         concurrency: arguments.concurrency,
         lease: arguments.lease,
         grace: arguments.grace,
-        retention: retention_in(arguments.config.as_deref())?,
+        retention: retention_in(reach.config().as_deref())?,
         upkeep: true,
     })
 }

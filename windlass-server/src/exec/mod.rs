@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use windlass::store::Retention;
 use windlass::worker::HandlerResult;
-use windlass::{Client, Context, Payload, Worker};
+use windlass::{Client, Context, Payload, TraceContext, Worker};
 
 pub use self::post::Post;
 pub use self::program::Program;
 use crate::serve::signals::Signals;
+use crate::traces;
 
 /// What runs the jobs.
 #[derive(Debug)]
@@ -120,6 +121,11 @@ fn described(payload: &Payload, cx: &Context<Runner>) -> Vec<(&'static str, Stri
     let plain = |text: &str| !text.chars().any(char::is_control);
     about.extend([key, correlation].into_iter().flatten().filter(|(_, value)| plain(value)));
     about
+}
+
+/// The trace to go on with: this attempt's own span where there is one, else what the job was enqueued in.
+fn trace(cx: &Context<Runner>) -> Option<TraceContext> {
+    traces::of_here().or_else(|| cx.job().spec.options.trace_context.clone())
 }
 
 /// Whether there is such a program: as a path, or in one of the folders of `PATH`.

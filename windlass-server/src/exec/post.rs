@@ -45,9 +45,9 @@ impl Post {
         for (name, value) in super::described(&payload, &cx) {
             request = request.header(format!("windlass-job-{}", name.replace('_', "-")), value);
         }
-        if let Some(trace) = &cx.job().spec.options.trace_context {
-            request = request.header("traceparent", &trace.parent);
-            if let Some(state) = &trace.state {
+        if let Some(trace) = super::trace(&cx) {
+            request = request.header("traceparent", trace.parent);
+            if let Some(state) = trace.state {
                 request = request.header("tracestate", state);
             }
         }

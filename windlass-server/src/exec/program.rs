@@ -87,9 +87,9 @@ impl Program {
         for (name, value) in super::described(payload, cx) {
             command.env(format!("WINDLASS_JOB_{}", name.to_uppercase()), value);
         }
-        if let Some(trace) = &cx.job().spec.options.trace_context {
-            command.env("TRACEPARENT", &trace.parent);
-            if let Some(state) = &trace.state {
+        if let Some(trace) = super::trace(cx) {
+            command.env("TRACEPARENT", trace.parent);
+            if let Some(state) = trace.state {
                 command.env("TRACESTATE", state);
             }
         }

@@ -4,7 +4,11 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::traces::Traces;
 
 /// How log lines are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -59,17 +63,22 @@ impl fmt::Display for Level {
     }
 }
 
-/// Starts logging. On a terminal people are told what goes wrong, elsewhere machines are told what happens.
-pub fn start(format: Option<Format>, level: Option<Level>) {
+/// Starts logging and, where the environment asks for them, traces. On a terminal people are told what goes wrong,
+/// elsewhere machines are told what happens.
+pub(crate) fn start(format: Option<Format>, level: Option<Level>) -> anyhow::Result<Traces> {
     let terminal = std::io::stderr().is_terminal();
     let format = format.unwrap_or(if terminal { Format::Text } else { Format::Json });
     let level = level.unwrap_or(if terminal { Level::Warn } else { Level::Info });
     // Only our own words at that level: what libraries say below a warning may hold what they were given.
     let filter = EnvFilter::new(format!("warn,windlass={level},windlass_server={level}"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Somebody who embeds this may have begun before.
-    let _ = match format {
-        Format::Text => lines.with_ansi(terminal && std::env::var_os("NO_COLOR").is_none()).try_init(),
-        Format::Json => lines.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match format {
+        Format::Text => lines.with_ansi(terminal && std::env::var_os("NO_COLOR").is_none()).boxed(),
+        Format::Json => lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
     };
+    let traces = Traces::start()?;
+    // Somebody who embeds this may have begun before.
+    let _ = tracing_subscriber::registry().with(traces.layer()).with(lines.with_filter(filter)).try_init();
+    traces.tell();
+    Ok(traces)
 }

@@ -111,9 +111,9 @@ impl Server {
         })
     }
 
-    fn started(&self) -> Started<'_> {
+    fn started(&self) -> Started {
         Started {
-            store: &self.settings.store,
+            store: self.settings.store_shown(),
             kind: self.kind,
             listen: self.listen,
             moved_from: self.moved_from,

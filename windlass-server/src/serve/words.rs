@@ -7,8 +7,9 @@ use serde_json::json;
 
 /// What there is to say at the start.
 #[derive(Debug)]
-pub(super) struct Started<'a> {
-    pub(super) store: &'a str,
+pub(super) struct Started {
+    /// Without its password.
+    pub(super) store: String,
     pub(super) kind: &'static str,
     pub(super) listen: SocketAddr,
     /// The port that was wanted, where it was taken.
@@ -19,7 +20,7 @@ pub(super) struct Started<'a> {
     pub(super) demo: Option<u32>,
 }
 
-impl Started<'_> {
+impl Started {
     fn schema(&self) -> Option<i64> {
         match self.kind {
             "sqlite" => Some(windlass::store::sqlite::SCHEMA_VERSION),
@@ -35,7 +36,7 @@ impl Started<'_> {
             _ => "",
         };
         let plain = self.store.strip_prefix("sqlite:").map(shown_path);
-        format!("{}{nature}", plain.as_deref().unwrap_or(self.store))
+        format!("{}{nature}", plain.as_deref().unwrap_or(&self.store))
     }
 
     fn text(&self) -> String {
@@ -123,9 +124,9 @@ fn say(text: &str) {
 mod tests {
     use super::*;
 
-    fn started() -> Started<'static> {
+    fn started() -> Started {
         Started {
-            store: "sqlite:windlass.db",
+            store: "sqlite:windlass.db".to_owned(),
             kind: "sqlite",
             listen: "127.0.0.1:7655".parse().expect("an address"),
             moved_from: Some(7654),

@@ -37,6 +37,36 @@ fn a_server_answers_as_the_store_does() {
     }
 }
 
+/// Flags win over the environment, and that over the file.
+#[test]
+fn a_file_says_where_the_jobs_are() {
+    let bench = Bench::seeded();
+    let server = Server::of(&bench);
+    let file = |text: &str| std::fs::write(bench.path("windlass.toml"), text).expect("written");
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = bench.command(&[&["--config", "windlass.toml"], arguments].concat());
+        command.env_remove("WINDLASS_STORE").envs(variables.iter().copied());
+        let ended = command.output().expect("the binary runs");
+        (ended.status.code().expect("a code"), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    let nowhere = "http://127.0.0.1:9";
+    let look = ["jobs", "list"];
+    file(&format!("store = {:?}", bench.url()));
+    assert_eq!(run(&look, &[]).0, 0, "the file's store");
+    assert_eq!(run(&look, &[("WINDLASS_SERVER", nowhere)]).0, 6, "the environment wins over the file");
+    assert_eq!(run(&["jobs", "list", "--server", &server.url], &[("WINDLASS_SERVER", nowhere)]).0, 0, "flags win");
+    file(&format!("server = {:?}\ntoken = \"s3cret\"", server.url));
+    assert_eq!(run(&look, &[]).0, 0, "the file's server");
+    file(&format!("server = {nowhere:?}"));
+    assert_eq!(run(&look, &[]).0, 6);
+    assert_eq!(run(&look, &[("WINDLASS_STORE", &bench.url())]).0, 0);
+    file("token = \"s3cret\"\nstroe = \"memory:\"");
+    let (code, said) = run(&look, &[]);
+    assert!(code == 2 && said.contains("stroe") && !said.contains("s3cret"), "{code} {said}");
+    std::fs::remove_file(bench.path("windlass.toml")).expect("removed");
+    assert_eq!(run(&look, &[]).0, 2, "a file that was named must be there");
+}
+
 #[test]
 fn a_server_acts_as_the_store_does() {
     let bench = Bench::seeded();

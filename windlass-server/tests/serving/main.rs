@@ -5,4 +5,6 @@ mod documents;
 mod exec;
 mod run;
 mod support;
+#[cfg(feature = "opentelemetry")]
+mod traces;
 mod webhooks;

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(value_enum)]
     op: Op,
     /// The store: memory:, sqlite:PATH, postgres://… or a server's http://…; it should be empty
-    #[arg(long, env = "WINDLASS_STORE")]
+    #[arg(long, env = "WINDLASS_STORE", hide_env_values = true)]
     store: String,
     /// Concurrent callers
     #[arg(long, default_value_t = 1)]

@@ -13,6 +13,8 @@ use crate::wire::{Limit, Span};
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) store: Option<String>,
+    pub(super) server: Option<String>,
+    pub(super) token: Option<Hidden>,
     pub(super) listen: Option<String>,
     #[serde(default)]
     pub(super) hosts: Vec<String>,
@@ -31,6 +33,17 @@ pub(super) struct File {
     pub(super) webhooks: Webhooks,
     #[serde(default)]
     pub(super) tokens: Vec<Token>,
+}
+
+/// A text that is not shown.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Hidden(pub(super) String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hidden")
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -103,6 +116,15 @@ pub(super) fn parse(text: &str) -> anyhow::Result<File> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
         let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-        anyhow::anyhow!("{place}{}", error.message())
+        anyhow::anyhow!("{place}{}", without_value(error.message()))
     })
+}
+
+/// What is wrong with a value, without the value: `invalid type: string "…", expected a sequence` repeats it.
+fn without_value(message: &str) -> String {
+    let cut = message.find(" \"").zip(message.rfind("\", expected"));
+    match cut.filter(|(from, to)| from < to) {
+        Some((from, to)) => format!("{}{}", &message[..from], &message[to + 1..]),
+        None => message.to_owned(),
+    }
 }

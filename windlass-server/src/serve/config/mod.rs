@@ -323,6 +323,23 @@ pub fn retention_in(path: Option<&std::path::Path>) -> anyhow::Result<Retention>
     })
 }
 
+/// What a configuration file tells commands: where the jobs are.
+#[derive(Clone, Default)]
+pub struct Whereabouts {
+    /// The store's URL.
+    pub store: Option<String>,
+    /// The server's URL.
+    pub server: Option<String>,
+    /// The token that the server asks for.
+    pub token: Option<String>,
+}
+
+/// Where the jobs are, by a configuration file; the whole of it must be one.
+pub fn whereabouts_in(path: &std::path::Path) -> anyhow::Result<Whereabouts> {
+    let file = file::read(path)?;
+    Ok(Whereabouts { store: file.store, server: file.server, token: file.token.map(|token| token.0) })
+}
+
 /// The line of the configuration file that makes a token known.
 pub fn token_lines(name: &str, role: Role, sha256: &str) -> String {
     format!("[[tokens]]\nname = {name:?}\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n")

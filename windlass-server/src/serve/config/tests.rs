@@ -42,6 +42,16 @@ fn an_unknown_key_is_refused_by_name() {
     }
 }
 
+#[test]
+fn a_value_of_the_wrong_kind_is_not_repeated() {
+    for text in
+        ["[webhooks]\nsecrets = \"whsec_hunter2\"", "hosts = \"hunter2 \\\", expected\"", "grace = [\"hunter2\"]"]
+    {
+        let refused = format!("{:#}", settings(Given::default(), text).expect_err(text));
+        assert!(!refused.contains("hunter2") && refused.contains("expected"), "{refused}");
+    }
+}
+
 /// The start matrix: which address with which tokens.
 #[test]
 fn only_loopback_is_served_without_a_token() {

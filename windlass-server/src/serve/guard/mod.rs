@@ -19,6 +19,7 @@ use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use tracing::Instrument;
 
 pub use self::host::Host;
 pub use self::token::{Known, Token, Tokens, new_token, random};
@@ -31,6 +32,7 @@ use super::metrics::{self, Exporter};
 use crate::api::error::{REQUEST_ID, named, request_id};
 use crate::api::roles::{Role, role_for};
 use crate::api::{Caller, problem_response};
+use crate::traces;
 use crate::wire::{Kind, Problem};
 
 /// What is sent with every answer: a page of ours runs nothing from elsewhere and is framed by nobody.
@@ -95,7 +97,9 @@ impl Guard {
         let begun = Instant::now();
         let (method, resource) = (request.method().clone(), metrics::resource(request.uri().path()));
         let id = request_id(request.headers());
-        let guarded = AssertUnwindSafe(self.guarded(request, crowded)).catch_unwind().await;
+        let span = traces::of_request(&method, resource, request.headers());
+        let guarded = self.guarded(request, crowded).instrument(span.clone());
+        let guarded = AssertUnwindSafe(guarded).catch_unwind().await;
         let mut response = guarded.unwrap_or_else(|_| {
             tracing::error!(%method, resource, "a request handler panicked");
             refusal(Kind::INTERNAL, "the server failed; its log says more")
@@ -112,6 +116,7 @@ impl Guard {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         let status = response.status();
+        traces::tell_status(&span, status);
         metrics::http(&method, resource, status, begun.elapsed());
         let seconds = begun.elapsed().as_secs_f64();
         tracing::debug!(%method, resource, status = status.as_u16(), seconds, request = id, "answered");
