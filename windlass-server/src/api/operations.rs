@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
+use windlass::Timestamp;
 use windlass::store::{Cursor, PAGE_MAX};
-use windlass::{Error, Timestamp};
 
 use super::ApiState;
 use super::error::Refusal;
@@ -33,6 +33,11 @@ const KEPT_MAX: usize = 1000;
 const REFUSED_MAX: usize = 1000;
 /// Longest wait for the end of an operation.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What a caller hears whose operation was cut off by a restart.
+const UNKNOWN: &str = "this server knows no such operation: one is known only to the server that runs it, until that \
+    ends. What it had changed stays changed, and GET /v1/acts tells of each step. To finish it, start it again: jobs that \
+    it has dealt with no longer match, or are left as they are";
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(start, list)).routes(routes!(step)).routes(routes!(get, stop))
@@ -73,10 +78,10 @@ impl Registry {
         Ok(())
     }
 
-    fn find(&self, id: &str) -> Result<Arc<Entry>, Error> {
+    fn find(&self, id: &str) -> Result<Arc<Entry>, Refusal> {
         let entries = self.entries.lock().expect("nothing panics while it holds the registry");
         let found = Uuid::parse_str(id).ok().and_then(|id| entries.iter().find(|entry| entry.id == id).cloned());
-        found.ok_or_else(|| Error::not_found("operation", id.chars().take(64).collect::<String>()))
+        found.ok_or_else(|| Refusal::new(Kind::NOT_FOUND, UNKNOWN))
     }
 
     fn newest_first(&self) -> Vec<OperationStatus> {
@@ -88,7 +93,8 @@ impl Registry {
 /// Act on many jobs
 ///
 /// The work runs on in the background, a bounded step at a time; follow it at `Location`. With `wait` the answer comes
-/// when it is through or the time is over.
+/// when it is through or the time is over. It ends with the server: after a restart its id is answered with 404, what it
+/// has changed stays changed, and starting it again deals with the rest.
 #[utoipa::path(
     post,
     path = "/v1/operations",

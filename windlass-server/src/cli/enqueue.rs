@@ -64,7 +64,9 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     match (&arguments.file, &arguments.job_type) {
         (Some(file), _) => enqueue_file::run(&session, file, &arguments.many).await,
         (None, Some(job_type)) => one(&session, &arguments, job_type).await,
-        (None, None) => Err(End::usage("it is not said what to enqueue").into()),
+        (None, None) => Err(End::usage("it is not said what to enqueue")
+            .advise("name a type, such as `windlass enqueue email.send`, or a file of jobs with --file")
+            .into()),
     }
 }
 

@@ -167,7 +167,9 @@ impl Lines {
         }
         self.number += 1;
         if read as u64 == LINE_BYTES_MAX {
-            return Err(End::usage(format!("line {} is longer than any job can be", self.number)).into());
+            return Err(End::usage(format!("line {} is longer than any job can be", self.number))
+                .advise("write one job on each line, as JSON")
+                .into());
         }
         let text = String::from_utf8(line);
         let text = text.map_err(|_| End::usage(format!("line {} is not UTF-8", self.number)))?;

@@ -117,6 +117,9 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         if let Some(error) = cause.downcast_ref::<Error>() {
             return advice_of(error).map(str::to_owned);
         }
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            return advice_of_system(error).map(str::to_owned);
+        }
     }
     None
 }
@@ -139,6 +142,25 @@ fn advice_of(error: &Error) -> Option<&'static str> {
             Some("repeat it with the same --key: if it was stored, nothing is stored twice")
         }
         Error::StaleLease { .. } => Some("another worker may own the job now; look at it before doing anything"),
+        Error::DependencyCycle { .. } => Some("leave out one of the dependencies that close the circle"),
+        Error::DependencyLimit { .. } => Some("split it: a job may depend on one that gathers others"),
+        Error::Conflict(_) => Some("look at what is there now, and decide again"),
+        Error::Store { .. } => {
+            Some("trying again will not mend it; `windlass doctor` and `windlass store check` look closer")
+        }
+        // They say themselves what would be right.
+        _ => None,
+    }
+}
+
+fn advice_of_system(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::NotFound => Some("see that the path is right, as seen from the current folder"),
+        io::ErrorKind::PermissionDenied => Some("see who may read and write it, or use another"),
+        io::ErrorKind::AddrInUse => Some("name another address with --listen, or stop what holds this one"),
+        io::ErrorKind::AddrNotAvailable => Some("name an address of this machine with --listen"),
+        io::ErrorKind::IsADirectory => Some("name a file, not a folder"),
+        io::ErrorKind::StorageFull => Some("make room on the disk"),
         _ => None,
     }
 }
@@ -160,6 +182,39 @@ mod tests {
         let error = anyhow::Error::new(Error::store("open", "the file is no database")).context("cannot look");
         assert_eq!(words(&error), "cannot look: cannot open: the file is no database");
         assert_eq!(code(&error), Some(Exit::Failed));
+    }
+
+    #[test]
+    fn every_error_says_what_to_do() {
+        let job: windlass::JobId = "00000000-0000-4000-8000-000000000000".parse().expect("an id");
+        let after = std::time::Duration::from_secs(1);
+        let errors = [
+            Error::StaleLease { job, stale: windlass::Stale::Expired },
+            Error::not_found("job", "x"),
+            Error::not_found("schedule", "x"),
+            Error::not_found("workflow", "x"),
+            Error::PayloadTooLarge { what: "payload", size: 2, limit: 1 },
+            Error::DependencyNotFound { job },
+            Error::DependencyCycle { through: "a".to_owned() },
+            Error::DependencyLimit { what: "depth", size: 2, limit: 1 },
+            Error::IllegalState { job, state: windlass::State::Completed, wanted: "cancel" },
+            Error::Conflict("it is there".to_owned()),
+            Error::Unauthorized("no".to_owned()),
+            Error::StoreUnavailable {
+                attempted: "look".to_owned(),
+                problem: "no".to_owned(),
+                known: true,
+                source: None,
+            },
+            Error::SubmissionTimeout { after },
+            Error::store("look", "no"),
+        ];
+        for error in errors {
+            let error = anyhow::Error::new(error);
+            assert!(advice(&error).is_some(), "{error}");
+        }
+        let missing = anyhow::Error::new(io::Error::from(io::ErrorKind::NotFound)).context("cannot open x");
+        assert!(advice(&missing).is_some());
     }
 
     #[test]

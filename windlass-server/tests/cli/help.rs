@@ -41,6 +41,23 @@ fn the_help_of_every_command_fits_on_a_screen() {
     assert!(breaches.is_empty(), "at most {LINES_MAX} lines of {COLUMNS_MAX} columns:\n{}", breaches.join("\n"));
 }
 
+/// A command that nobody looked at could say anything.
+#[test]
+fn every_command_has_a_snapshot() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/snapshots");
+    let mut typed = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the snapshots") {
+        let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("a snapshot");
+        typed.extend(text.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned));
+    }
+    let all = commands();
+    let is_group = |name: &str| all.iter().any(|(other, _)| other.starts_with(&format!("{name} ")));
+    let without = all.iter().map(|(name, _)| name.as_str()).filter(|name| !is_group(name)).filter(|name| {
+        !typed.iter().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')))
+    });
+    assert_eq!(without.collect::<Vec<_>>(), Vec::<&str>::new(), "add what they print to a test in tests/cli");
+}
+
 #[test]
 fn every_command_says_what_it_is_for() {
     for (name, command) in commands() {

@@ -154,3 +154,66 @@ fn what_needs_no_store_needs_none() {
     assert_eq!(bench.run(&["completions", "tcsh"]).code, 2);
     assert_eq!(bench.run(&["openapi"]).json()["openapi"], "3.1.0");
 }
+
+/// The first lines of what a command prints.
+fn first(bench: &Bench, lines: usize, arguments: &[&str]) -> String {
+    let told = bench.told(&[arguments]);
+    let first: Vec<_> = told.lines().take(lines + 1).collect();
+    format!("{}\n…\n\n", first.join("\n"))
+}
+
+#[test]
+fn what_needs_no_store_is_printed() {
+    let bench = Bench::empty();
+    let mut told = first(&bench, 8, &["openapi"]);
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        told += &first(&bench, 3, &["completions", shell]);
+    }
+    told += &bench.told(&[&["completions", "csh"]]);
+    told += &first(&bench, 3, &["store", "sql"]);
+    told += &first(&bench, 3, &["store", "sql", "sqlite"]);
+    told += &bench.told(&[&["store", "sql", "--schema", "Bad Name"], &["version"]]);
+    let told = told.replace(env!("CARGO_PKG_VERSION"), "[version]");
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn tokens_and_secrets_are_made() {
+    let bench = Bench::empty();
+    let told = bench.told(&[
+        &["token", "new", "--role", "produce", "--name", "ci"],
+        &["token", "new", "--role", "root"],
+        &["token", "new", "--role", "read", "--name", ""],
+        &["token", "webhook"],
+    ]);
+    let secret = |word: &str| match word {
+        _ if word.starts_with("windlass_") => "[token]".to_owned(),
+        _ if word.contains("whsec_") => word.split("whsec_").next().expect("a part").to_owned() + "[secret]",
+        _ if word.len() == 66 => "[hash]".to_owned(),
+        _ => word.to_owned(),
+    };
+    let line = |line: &str| line.split(' ').map(secret).collect::<Vec<_>>().join(" ");
+    insta::assert_snapshot!(told.lines().map(line).collect::<Vec<_>>().join("\n"));
+}
+
+/// What goes on until it is stopped is refused here before it begins; tests/serving and tests/torture let it run.
+#[test]
+fn what_cannot_begin_says_why() {
+    let bench = Bench::empty();
+    std::fs::write(bench.path("bad.toml"), "listen = 7\n").expect("written");
+    insta::assert_snapshot!(bench.told(&[
+        &["run", "--listen", "0.0.0.0:7654"],
+        &["run", "--listen", "nowhere"],
+        &["run", "--config", "missing.toml"],
+        &["run", "--config", "bad.toml"],
+        &["run", "--seed", "7"],
+        &["run", "--store", "redis://ada:secret@host"],
+        &["worker"],
+        &["worker", "--exec", "no-such-program"],
+        &["worker", "--exec", "true", "--queue", "mail=many"],
+        &["worker", "--url", "ftp://example.com"],
+        &["torture", "--server", "http://127.0.0.1:9"],
+        &["bench", "nothing"],
+        &["bench", "enqueue", "--store", "redis:"],
+    ]));
+}

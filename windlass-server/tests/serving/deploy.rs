@@ -130,3 +130,50 @@ fn the_files_are_what_they_seem() {
         assert!(bad.is_empty(), "{bad:?}");
     }
 }
+
+/// Where Prometheus' own tool is at hand (WINDLASS_PROMTOOL, or in the path), it reads every rule and every query.
+#[test]
+fn every_rule_and_every_query_can_be_read() {
+    let promtool = std::env::var("WINDLASS_PROMTOOL").unwrap_or_else(|_| "promtool".to_owned());
+    if Command::new(&promtool).arg("--version").output().is_err() {
+        println!("no promtool: not looked at");
+        return;
+    }
+    let dashboard: serde_json::Value = serde_json::from_str(&text("dashboard.json")).expect("JSON");
+    let targets = dashboard["panels"].as_array().expect("panels").iter().flat_map(|panel| panel["targets"].as_array());
+    let queries = targets.flatten().map(|target| target["expr"].as_str().expect("a query").to_owned());
+    // A file of rules is what the tool reads; Grafana puts in the interval.
+    let rule = |(at, query): (usize, String)| serde_json::json!({ "record": format!("q:{at}"), "expr": query.replace("$__rate_interval", "5m") });
+    let rules: Vec<_> = queries.enumerate().map(rule).collect();
+    assert!(rules.len() >= 10);
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let asked = folder.path().join("queries.yaml");
+    // JSON is YAML.
+    let groups = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    std::fs::write(&asked, groups.to_string()).expect("written");
+    for path in [self::folder().join("alerts.yaml"), asked] {
+        let checked = Command::new(&promtool).args(["check", "rules"]).arg(&path).output().expect("it runs");
+        assert!(checked.status.success(), "{}: {checked:?}", path.display());
+    }
+}
+
+/// Ports and probes are ones that the server has.
+#[test]
+fn ports_and_probes_are_the_servers() {
+    let port = windlass_server::serve::config::PORT.to_string();
+    for name in ["kubernetes.yaml", "compose.yaml", "Containerfile"] {
+        let text = text(name);
+        let lines = text.lines().filter(|line| {
+            let line = line.trim_start_matches([' ', '-']);
+            ["port: ", "containerPort: ", "prometheus.io/port: ", "EXPOSE ", "\"127.0.0.1:"]
+                .iter()
+                .any(|key| line.starts_with(key))
+        });
+        let lines: Vec<_> = lines.filter(|line| !line.ends_with("port: http")).collect();
+        assert!(!lines.is_empty(), "{name}");
+        assert!(lines.iter().all(|line| line.contains(&port)), "{name}: {lines:?}");
+    }
+    let kubernetes = text("kubernetes.yaml");
+    let probes: Vec<_> = kubernetes.lines().filter_map(|line| line.trim().strip_prefix("path: ")).collect();
+    assert_eq!(probes, ["/healthz", "/readyz"]);
+}

@@ -143,6 +143,57 @@ fn killed_and_started_again_it_goes_on_with_the_same_jobs() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
+/// Bulk work lives in the server's memory: whoever asks after a restart is told so, and does no harm by starting it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_a_restart_cut_off_is_not_known_and_can_be_started_again() {
+    const JOBS: usize = 30_000;
+    let place = Place::new();
+    let client = place.client().await;
+    for _ in 0..3 {
+        let jobs = (0..JOBS / 3).map(|_| NewJob::new("t", Payload::default()).queue("bulk"));
+        client.enqueue_all(jobs).await.expect("enqueue");
+    }
+    let told = |body: &str| serde_json::from_str::<Value>(body).expect("JSON");
+    let operation = r#"{"filter":{"queue":"bulk","state":["scheduled"]},"action":"cancel"}"#;
+    let (server, base) = run(&place, &[]);
+    let (status, started) = http(&base, "POST /v1/operations", "", operation);
+    assert_eq!(status, 202, "{started}");
+    let path = format!("/v1/operations/{}", told(&started)["id"].as_str().expect("an id"));
+    until("it has begun", || told(&http(&base, &format!("GET {path}"), "", "").1)["changed"] != json!(0));
+    server.signal("KILL");
+    drop(server);
+
+    let cancelled = Filter { states: vec![State::Cancelled], ..Filter::default() };
+    let before = client.store().count(&cancelled, JOBS as u64).await.expect("count");
+    assert!((1000..JOBS as u64).contains(&before), "{before} were cancelled: it was cut off on its way");
+    let (_server, base) = run(&place, &[]);
+    let (status, problem) = http(&base, &format!("GET {path}"), "", "");
+    assert_eq!((status, told(&problem)["type"].as_str()), (404, Some("urn:windlass:problem:not-found")));
+    assert!(told(&problem)["detail"].as_str().expect("words").contains("start it again"), "{problem}");
+    let (status, done) = http(&base, "POST /v1/operations?wait=60s", "", operation);
+    assert_eq!((status, told(&done)["state"].as_str()), (202, Some("done")), "{done}");
+    assert_eq!(told(&done)["changed"].as_u64(), Some(JOBS as u64 - before), "each was dealt with once: {done}");
+    assert_eq!(client.store().count(&cancelled, JOBS as u64).await.expect("count"), JOBS as u64);
+}
+
+/// X2: the password of a database is in no word of the server.
+#[test]
+fn x2_the_password_of_a_store_is_not_shown() {
+    let url = std::env::var("WINDLASS_TEST_POSTGRES");
+    let url = url.expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database; scripts/test starts one");
+    // A server that trusts its callers does not look at it.
+    let (user, rest) = url.split_once("://").expect("a URL").1.split_once('@').expect("a user");
+    let name = user.split(':').next().expect("a name");
+    let place = Place::new();
+    let store = format!("postgres://{name}:hunter2@{rest}");
+    let mut server = place.start(&["run", "--listen", "127.0.0.1:0", "--log-level", "trace", "--store", &store]);
+    until("it says something", || !server.out().is_empty() || server.err().contains("windlass: "));
+    server.signal("TERM");
+    server.wait();
+    let said = server.out() + &server.err();
+    assert!(said.contains(&format!("{name}@")) && !said.contains("hunter2"), "{said}");
+}
+
 /// X2: whatever was used in this test that is secret or a payload, nothing of it is in what the server says.
 #[test]
 fn x2_no_secret_and_no_payload_is_ever_logged() {

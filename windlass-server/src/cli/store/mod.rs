@@ -116,7 +116,9 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         Command::Prune { older_than, state, how } => {
             let session = reach.open(output).await?;
             if let Some(state) = state.iter().find(|state| !state.is_terminal()) {
-                return Err(End::usage(format!("jobs that are {state} have not ended and are not pruned")).into());
+                return Err(End::usage(format!("jobs that are {state} have not ended and are not pruned"))
+                    .advise("name completed, cancelled, failed or dead_letter; `windlass jobs cancel` ends others")
+                    .into());
             }
             let ended_before = Some(session.out.now.minus(older_than));
             let filter = Filter { states: state, ended_before, ..Filter::default() };
