@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tower::ServiceExt;
 use windlass::Client;
 use windlass::store::sqlite::SqliteOptions;
@@ -167,7 +168,10 @@ impl Subject {
 
     fn judge(&mut self, at: usize, asked: &Asked, (status, kind, body): (u16, String, Vec<u8>)) {
         let operation = &self.operations[at];
-        let told = || format!("{asked:?}\n{status} {kind} {}", String::from_utf8_lossy(&body));
+        let told = || {
+            let (sent, answered) = (String::from_utf8_lossy(&asked.body), String::from_utf8_lossy(&body));
+            format!("{asked:?}, in words {sent}\n{status} {kind} {answered}")
+        };
         let counts = self.answered.entry(format!("{} {}", operation.method, operation.path)).or_default();
         counts.0 += 1;
         counts.1 += u64::from(status < 300);
@@ -182,10 +186,15 @@ impl Subject {
             assert!(Kind::ALL.iter().any(|kind| kind.slug == slug && kind.status == status), "{}", told());
             assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{}", told());
         } else if kind == "application/json" {
-            let answer: Value = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{}", told()));
-            self.known.learn(&answer);
+            // Payloads are carried as they came, also where they nest deeper than this test's own reader goes.
+            assert!(serde_json::from_slice::<&RawValue>(&body).is_ok(), "{}", told());
+            if let Ok(answer) = serde_json::from_slice(&body) {
+                self.known.learn(&answer);
+            }
         } else {
-            assert!(kind == "text/event-stream" || body.is_empty(), "{}", told());
+            // A result is whatever its handler said it is.
+            let free = kind == "text/event-stream" || operation.path.ends_with("/result");
+            assert!(free || body.is_empty(), "{}", told());
         }
     }
 

@@ -90,6 +90,11 @@ async fn e_a_cursor_from_elsewhere_is_refused(bench: Bench) {
             assert_eq!(error.expect_err("no cursor of this store").name(), "InvalidArgument", "{cursor:?}");
         }
     }
+    // Schedules go by name, so any text is a place among them.
+    for text in ["", "\u{0}", "a\u{0}b", "\u{7f}", "\u{1F600}"] {
+        let listed = bench.store.schedules(Some(text), 3).await;
+        assert_eq!(listed.map(|listed| listed.len()).map_err(|error| error.name()), Ok(0), "{text:?}");
+    }
     // Text that might be a cursor may be taken for one, but must not upset the store.
     for text in [i64::MAX.to_string(), u64::MAX.to_string(), "0".to_owned()] {
         let after = Some(Cursor(text));
@@ -149,4 +154,9 @@ async fn e_reading_what_does_not_exist_is_not_found(bench: Bench) {
     }
     assert_eq!(bench.store.find(&[]).await.expect("find"), []);
     assert!(bench.claim_from(queue("nowhere").as_str(), 1).await.is_empty(), "an unknown queue is an empty one");
+    // No SQL text can hold NUL: a name that does is nobody's, and upsets no store.
+    let pause = ScheduleEdit::Pause("a\u{0}b".to_owned());
+    assert_eq!(bench.store.edit_schedule(&pause, None).await.expect_err("unknown").name(), "NotFound");
+    let filter = Filter { schedule: Some("\u{0}".to_owned()), ..Filter::default() };
+    assert_eq!(bench.store.count(&filter, 10).await.expect("none"), 0);
 }

@@ -66,6 +66,10 @@ async fn candidates(
     from: i64,
     oldest_first: bool,
 ) -> Result<(Vec<i64>, Option<i64>), Fault> {
+    // No text here can hold NUL, and no schedule has it in its name.
+    if filter.schedule.as_ref().is_some_and(|name| name.contains('\0')) {
+        return Ok((Vec::new(), None));
+    }
     let queue = filter.queue.as_ref().map(|queue| queue.as_str());
     let job_type = filter.job_type.as_ref().map(|name| name.as_str());
     let workflow = filter.workflow.map(|id| id.as_uuid());

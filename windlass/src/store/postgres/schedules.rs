@@ -36,6 +36,10 @@ impl Unit<'_> {
     }
 
     async fn schedule(&self, name: &str) -> Result<Option<ScheduleRecord>, Fault> {
+        // No text here can hold NUL, and no name does.
+        if name.contains('\0') {
+            return Ok(None);
+        }
         let rows = self.link.query(include_str!("sql/schedule_find.sql"), &[&name]).await?;
         rows.first().map(|row| read(row.get(0))).transpose()
     }
@@ -114,6 +118,8 @@ impl Inner {
     pub(super) async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>, Fault> {
         let link = self.link().await?;
         let limit = i64::try_from(limit.min(PAGE_MAX)).unwrap_or(i64::MAX);
+        // No text here can hold NUL. No name does either, so what follows a text up to its NUL is what follows the text.
+        let after = after.map(|text| text.split('\0').next().unwrap_or_default());
         let rows = link.query(include_str!("sql/schedule_list.sql"), &[&after, &limit]).await?;
         rows.iter().map(|row| read(row.get(0))).collect()
     }
