@@ -135,6 +135,9 @@ fn advice_of(error: &Error) -> Option<&'static str> {
         Error::IllegalState { .. } => Some("`windlass jobs explain ID` says where the job stands and what it allows"),
         Error::PayloadTooLarge { .. } => Some("keep the data elsewhere and put a reference to it into the payload"),
         Error::Unauthorized(_) => Some("set WINDLASS_TOKEN to a token whose role allows this"),
+        Error::StoreUnavailable { problem, .. } if problem.contains("answered 429") => {
+            Some("the server is busy: try again in a moment, with fewer calls at once")
+        }
         Error::StoreUnavailable { .. } => {
             Some("see that the server or database runs and that its address is right; `windlass doctor` looks closer")
         }

@@ -119,6 +119,7 @@ impl Server {
             moved_from: self.moved_from,
             token_needed: !self.settings.tokens.is_empty(),
             webhooks: !self.settings.webhooks.secrets.is_empty(),
+            program: std::env::args().next().unwrap_or_else(|| "windlass".to_owned()),
             demo: self.demo.as_ref().map(|_| demo::RATE),
         }
     }

@@ -1,9 +1,11 @@
 //! What `windlass run` says about itself: for people on a terminal, one JSON object a line elsewhere.
 
 use std::io::{IsTerminal, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::json;
+
+use super::config::PORT;
 
 /// What there is to say at the start.
 #[derive(Debug)]
@@ -16,6 +18,8 @@ pub(super) struct Started {
     pub(super) moved_from: Option<u16>,
     pub(super) token_needed: bool,
     pub(super) webhooks: bool,
+    /// The program as it was called, to be called again.
+    pub(super) program: String,
     /// Jobs a second, in a demonstration.
     pub(super) demo: Option<u32>,
 }
@@ -47,13 +51,12 @@ impl Started {
         if let Some(port) = self.moved_from {
             text += &format!("              port {port} is taken, so this is the next free one\n");
         }
-        // Commands ask the usual port unless told otherwise.
-        let server = match self.moved_from {
-            Some(_) => format!(" --server http://{}", self.listen),
-            None => String::new(),
-        };
+        // Commands ask the usual address unless told otherwise.
+        let usual = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
+        let server = if self.listen == usual { String::new() } else { format!(" --server http://{}", self.listen) };
         text += &format!(
-            "  try         windlass enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait{server}\n"
+            "  try         {} enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait{server}\n",
+            self.program
         );
         if let Some(rate) = self.demo {
             text += &format!("  demo        {rate} jobs/s on 3 queues; stop with Ctrl-C\n");
@@ -132,6 +135,7 @@ mod tests {
             moved_from: Some(7654),
             token_needed: false,
             webhooks: false,
+            program: "windlass".to_owned(),
             demo: Some(30),
         }
     }

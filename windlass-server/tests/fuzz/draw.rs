@@ -222,7 +222,11 @@ impl Draw {
                 match self.below(5) {
                     0 => drop(items.remove(at)),
                     1 => items.push(items[at].clone()),
-                    2 => items.resize(self.below(12_000), items[at].clone()),
+                    // Longer than any list may be, if its entries are small: lists of long lists would fill the memory.
+                    2 => {
+                        let most = 400_000 / (1 + items[at].to_string().len());
+                        items.resize(self.below(most.clamp(1, 12_000)), items[at].clone());
+                    }
                     _ => self.bend(&mut items[at]),
                 }
             }
