@@ -1,4 +1,4 @@
-//! Claiming: the heads of a queue's lanes are merged in claim order, and each job taken moves from `waiting` to `leased`.
+//! Claiming: the heads of a queue's lanes are merged in claim order, and what was taken moves from `waiting` to `leased`.
 //!
 //! A lane is read a few rows at a time, one priority after the other, so that a claim costs what it takes and not what
 //! waits. A job that fell due is already in its place, so nothing has to be moved before (S4).
@@ -8,12 +8,13 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::{read_version, stored_version, time};
+use super::columns::{read_version, time};
 use super::fault::{Answer, Fault};
 use super::held::Hold;
 use super::rows::{FLAG_NOTE, Place};
+use super::runs;
 use super::tx::Tx;
-use crate::job::{JobRecord, JobType, Lease, Priority, QueueName, State};
+use crate::job::{JobRecord, JobType, Lease, LeaseToken, Priority, QueueName, State};
 use crate::store::answer::Claimed;
 use crate::store::new_lease_token;
 use crate::store::request::ClaimRequest;
@@ -42,8 +43,16 @@ struct LaneReader {
     last: (i64, i64),
     read: VecDeque<Head>,
     step: usize,
-    /// What was taken of the present priority: how many, and the last place.
-    taken: (usize, (i64, i64)),
+    /// What was taken of the present priority, in claim order.
+    taken: Vec<Taken>,
+}
+
+/// A job that was claimed and still stands among the waiting ones.
+struct Taken {
+    at: i64,
+    seq: i64,
+    expires_at: Timestamp,
+    token: LeaseToken,
 }
 
 impl Tx<'_> {
@@ -77,34 +86,39 @@ impl Tx<'_> {
         let step = wanted / lanes.len().max(1) + READ_AHEAD;
         let mut readers: Vec<LaneReader> = lanes
             .into_iter()
-            .map(|lane| LaneReader { lane, priority: 0, last: START, read: VecDeque::new(), step, taken: (0, START) })
+            .map(|lane| LaneReader { lane, priority: 0, last: START, read: VecDeque::new(), step, taken: Vec::new() })
             .collect();
         let mut heads = BinaryHeap::with_capacity(readers.len());
         for (number, reader) in readers.iter_mut().enumerate() {
-            heads.extend(self.next_head(reader)?.map(|order| Reverse((order, number))));
+            heads.extend(self.next_head(reader, request)?.map(|order| Reverse((order, number))));
         }
         for _ in 0..wanted {
             let Some(Reverse((_, number))) = heads.pop() else { break };
             let reader = &mut readers[number];
             let Some(head) = reader.read.pop_front() else { break };
-            reader.taken = (reader.taken.0 + 1, (head.at, head.seq));
-            claimed.push(self.claim_one(reader.lane, reader.priority, head, request)?);
-            heads.extend(self.next_head(reader)?.map(|order| Reverse((order, number))));
+            claimed.push(self.claim_one(reader, head, request)?);
+            heads.extend(self.next_head(reader, request)?.map(|order| Reverse((order, number))));
         }
-        readers.iter_mut().try_for_each(|reader| self.remove_taken(reader))
+        readers.iter_mut().try_for_each(|reader| self.lease_taken(reader, request))
     }
 
-    /// Takes what was claimed out of the lane: everything that could be claimed, up to the last one.
-    fn remove_taken(&mut self, reader: &mut LaneReader) -> Answer<()> {
-        let (count, (at, seq)) = std::mem::replace(&mut reader.taken, (0, START));
-        if count == 0 {
-            return Ok(());
+    /// Moves what was claimed from the lane to the leased jobs: everything that could be claimed, up to the last one.
+    fn lease_taken(&mut self, reader: &mut LaneReader, request: &ClaimRequest) -> Answer<()> {
+        let taken = std::mem::take(&mut reader.taken);
+        let Some(last) = taken.last() else { return Ok(()) };
+        let (lane, priority, now) = (reader.lane, i64::from(reader.priority), self.now.as_micros());
+        let mut leased = 0;
+        for run in taken.chunk_by(|one, next| runs::follows(one.seq, next.seq) && one.expires_at == next.expires_at) {
+            let (first, end) = (&run[0], &run[run.len() - 1]);
+            let tokens = runs::tokens(run.iter().map(|taken| (taken.seq, taken.token)));
+            let (expires_at, worker) = (first.expires_at.as_micros(), request.worker.as_str());
+            let range = params![lane, priority, first.at, first.seq, end.at, end.seq, now, expires_at, tokens, worker];
+            leased += self.execute(Hold::LeaseRun, range)?;
         }
-        let range = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros()];
-        let removed = self.statement(include_str!("sql/remove_taken.sql"))?.execute(range)?;
-        match removed == count {
+        let removed = self.execute(Hold::RemoveTaken, [lane, priority, last.at, last.seq, now])?;
+        match removed == taken.len() && leased == taken.len() {
             true => Ok(()),
-            false => Err(Fault::broken(format!("{count} jobs were claimed and {removed} left the waiting ones"))),
+            false => Err(Fault::broken(format!("{} jobs were claimed, {removed} moved, {leased} leased", taken.len()))),
         }
     }
 
@@ -122,13 +136,13 @@ impl Tx<'_> {
     }
 
     /// The order of the next job of a lane, which is then read.
-    fn next_head(&mut self, reader: &mut LaneReader) -> Answer<Option<(u8, i64, i64)>> {
+    fn next_head(&mut self, reader: &mut LaneReader, request: &ClaimRequest) -> Answer<Option<(u8, i64, i64)>> {
         while reader.read.is_empty() {
             if usize::from(reader.priority) >= Priority::ALL.len() {
                 return Ok(None);
             }
             if !self.read_lane(reader)? {
-                self.remove_taken(reader)?;
+                self.lease_taken(reader, request)?;
                 reader.priority += 1;
                 reader.last = START;
             }
@@ -167,7 +181,7 @@ impl Tx<'_> {
         }
     }
 
-    fn claim_one(&mut self, lane: i64, priority: u8, head: Head, request: &ClaimRequest) -> Answer<Claimed> {
+    fn claim_one(&mut self, reader: &mut LaneReader, head: Head, request: &ClaimRequest) -> Answer<Claimed> {
         let Head { at, seq, kind, flags, mut job } = head;
         if flags & FLAG_NOTE != 0 {
             self.read_note(seq, &mut job)?;
@@ -175,30 +189,10 @@ impl Tx<'_> {
         let token = new_lease_token();
         job.claim(&request.worker, request.lease_time, self.now).map_err(|error| Fault::broken(error.to_string()))?;
         let expires_at = job.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
-        let place = Place::Waiting { priority: i64::from(priority), at, kind };
-        self.count(lane, place.counted()?, -1);
-        self.count(lane, State::Running, 1);
-        self.execute(
-            Hold::AddLeased,
-            params![
-                seq,
-                lane,
-                priority,
-                job.deadline.map(Timestamp::as_micros),
-                flags,
-                job.attempt,
-                job.failures,
-                job.lost,
-                job.generation,
-                stored_version(job.lease_version),
-                at,
-                at,
-                self.now.as_micros(),
-                expires_at.as_micros(),
-                token.as_uuid().as_bytes(),
-                request.worker.as_str(),
-            ],
-        )?;
+        let place = Place::Waiting { priority: i64::from(reader.priority), at, kind };
+        self.count(reader.lane, place.counted()?, -1);
+        self.count(reader.lane, State::Running, 1);
+        reader.taken.push(Taken { at, seq, expires_at, token });
         let lease = Lease::granted(&job, token);
         Ok(Claimed { job, lease, expires_in: expires_at.since(self.now) })
     }

@@ -15,6 +15,9 @@ impl From<rusqlite::types::FromSqlError> for Fault {
     }
 }
 
+/// Bytes of a lease token in a file.
+pub(super) const TOKEN_BYTES: usize = 16;
+
 pub(super) fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
 }

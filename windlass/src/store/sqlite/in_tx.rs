@@ -27,6 +27,7 @@
 //! The file must have Windlass's tables: open a [`SqliteStore`] on it once, or call
 //! [`migrate`](super::migrate). The clock must be the one that the stores on the file use.
 
+use std::slice;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Transaction};
@@ -69,7 +70,8 @@ pub fn complete(conn: &Connection, clock: &dyn Clock, lease: Lease, result: Opti
 /// Writes a settlement in the transaction that is open on `conn`, fenced by its lease.
 pub fn settle(conn: &Connection, clock: &dyn Clock, settlement: &Settlement) -> Result<Settled> {
     let attempted = "settle a job in a transaction";
-    run(conn, clock, |tx| tx.settle_one(settlement)).map_err(|fault| fault.told(attempted, true))
+    run(conn, clock, |tx| Ok(tx.settle(slice::from_ref(settlement))?.remove(0)))
+        .map_err(|fault| fault.told(attempted, true))
 }
 
 fn run<T>(conn: &Connection, clock: &dyn Clock, write: impl FnOnce(&mut Tx<'_>) -> Answer<T>) -> Answer<T> {

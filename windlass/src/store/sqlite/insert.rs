@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::columns::{dependencies, digest, text};
 use super::fault::Answer;
+use super::fresh::Fresh;
 use super::held::Hold;
 use super::rows::FLAG_CALLBACK;
 use super::tx::Tx;
@@ -26,6 +27,13 @@ pub(super) struct Origin {
     pub(super) workflow: Option<WorkflowId>,
     pub(super) spawned_by: Option<JobId>,
     pub(super) firing: Option<Firing>,
+}
+
+impl Origin {
+    /// Whether a client submitted it, and not as a workflow.
+    fn is_client(&self) -> bool {
+        self.workflow.is_none() && self.spawned_by.is_none() && self.firing.is_none()
+    }
 }
 
 /// What becomes of one place of a submission.
@@ -57,6 +65,14 @@ impl NewJobPlan<'_> {
             None if self.run_at.is_some() => State::Delayed,
             None => State::Scheduled,
         }
+    }
+
+    /// Whether it says nothing but its lane, its priority and a JSON payload, and can be claimed at once.
+    fn is_plain(&self) -> bool {
+        self.run_at.is_none()
+            && self.depends_on.is_empty()
+            && self.spec.payload.stored_content_type().is_none()
+            && self.spec.options == JobOptions::default()
     }
 
     fn priority(&self) -> Priority {
@@ -92,7 +108,10 @@ impl Tx<'_> {
     /// Stores a submission that the store itself makes: spawned children, firings, webhooks.
     pub(super) fn insert_from(&mut self, submission: &Submission, origin: &Origin) -> Answer<Vec<InsertedJob>> {
         let plans = self.plan(submission)?;
-        self.write(plans, origin)
+        let inserted = self.write(plans, origin)?;
+        // What made the submission may look at it.
+        self.write_fresh()?;
+        Ok(inserted)
     }
 
     /// Refuses a submission that [`insert_from`](Self::insert_from) would refuse, and changes nothing.
@@ -146,6 +165,7 @@ impl Tx<'_> {
                 }
             }
         } else {
+            self.write_fresh()?;
             self.plan_graph(submission, &mut plans, &ids)?;
         }
         Ok(plans.into_iter().map(|plan| plan.expect("every place was planned")).collect())
@@ -254,6 +274,14 @@ impl Tx<'_> {
         let lane = self.lane_of(spec)?;
         let now = self.now.as_micros();
         let first_at = new.run_at.map(Timestamp::as_micros);
+        if new.is_plain() && origin.is_client() {
+            let (id, priority, payload) = (new.id, spec.priority.number(), spec.payload.as_bytes().clone());
+            self.count(lane, State::Scheduled, 1);
+            self.hint_scheduled(&spec.queue);
+            self.fresh.push(Fresh { seq, id, lane, priority, created_at: now, payload });
+            return Ok(());
+        }
+        self.write_fresh()?;
         let options = Some(&spec.options).filter(|options| **options != JobOptions::default()).map(text);
         self.execute(
             Hold::AddJob,

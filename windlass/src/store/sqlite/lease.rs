@@ -14,18 +14,18 @@ use crate::store::request::Save;
 use crate::time::Timestamp;
 
 /// A lease that holds.
-struct Held {
+pub(super) struct Held {
     seq: i64,
     expires_at: Timestamp,
     deadline: Option<Timestamp>,
     version: i64,
     flags: i64,
-    cancel: Option<CancelAsked>,
+    pub(super) cancel: Option<CancelAsked>,
 }
 
 impl Tx<'_> {
     /// The lease that a key names, or why it does not hold (L2, L3).
-    fn fence(&self, key: &LeaseKey) -> Answer<Result<Held, Stale>> {
+    pub(super) fn fence(&self, key: &LeaseKey) -> Answer<Result<Held, Stale>> {
         let seq = self.seq_of(key.job);
         let mut statement = self.statement(include_str!("sql/get_fence.sql"))?;
         let mut rows = statement.query([seq])?;

@@ -15,6 +15,7 @@ mod claim;
 mod columns;
 mod ends;
 mod fault;
+mod fresh;
 mod held;
 mod ids;
 pub mod in_tx;
@@ -24,10 +25,12 @@ mod list;
 mod migrate;
 mod open;
 mod operate;
+mod prune;
 mod read;
 mod reader;
 mod records;
 mod rows;
+mod runs;
 mod schedules;
 mod settle;
 mod store;
@@ -202,7 +205,20 @@ impl SqliteStore {
     }
 
     /// Sends a call to the writing thread and waits until it is on disk.
-    async fn write<T, F>(&self, attempted: String, weight: usize, run: F) -> Result<T>
+    async fn write<T, F>(&self, attempted: String, weight: usize, mut run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Answer<T> + Send + 'static,
+    {
+        let run = move |tx: &mut Tx<'_>| {
+            tx.write_fresh()?;
+            run(tx)
+        };
+        self.add(attempted, weight, run).await
+    }
+
+    /// The same for a call that adds to what the calls before it in a transaction gathered.
+    async fn add<T, F>(&self, attempted: String, weight: usize, run: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Tx<'_>) -> Answer<T> + Send + 'static,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{Answer, is_busy};
@@ -71,6 +72,8 @@ impl Opener {
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, !self.existing);
         let conn = Connection::open_with_flags(&self.path, flags)?;
         conn.busy_timeout(READER_BUSY)?;
+        // Otherwise a statement with `limit ?` is compiled anew each time: 0.2 ms for a claim.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         Ok(conn)
     }

@@ -156,7 +156,7 @@ impl Tx<'_> {
             // A workflow goes with the last of its jobs.
             self.statement(include_str!("sql/delete_empty_workflow.sql"))?.execute([id])?;
         }
-        self.prune_one();
+        self.add_pruned(1);
         Ok(())
     }
 

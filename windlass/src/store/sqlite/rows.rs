@@ -28,7 +28,6 @@ pub(super) const FLAG_NOTE: i64 = 2;
 /// What every place keeps of a job, in the order in which statements select it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hot {
-    pub(super) lane: i64,
     pub(super) priority: i64,
     pub(super) deadline: Option<i64>,
     pub(super) flags: i64,
@@ -44,24 +43,23 @@ pub(super) struct Hot {
 }
 
 /// How many columns [`Hot`] takes.
-pub(super) const HOT: usize = 13;
+pub(super) const HOT: usize = 12;
 
 impl Hot {
     pub(super) fn read(row: &SqlRow<'_>) -> rusqlite::Result<Self> {
         Ok(Hot {
-            lane: row.get(0)?,
-            priority: row.get(1)?,
-            deadline: row.get(2)?,
-            flags: row.get(3)?,
-            attempt: row.get(4)?,
-            failures: row.get(5)?,
-            lost: row.get(6)?,
-            generation: row.get(7)?,
-            version: row.get(8)?,
-            position: row.get(9)?,
-            scheduled_at: row.get(10)?,
-            started_at: row.get(11)?,
-            updated_at: row.get(12)?,
+            priority: row.get(0)?,
+            deadline: row.get(1)?,
+            flags: row.get(2)?,
+            attempt: row.get(3)?,
+            failures: row.get(4)?,
+            lost: row.get(5)?,
+            generation: row.get(6)?,
+            version: row.get(7)?,
+            position: row.get(8)?,
+            scheduled_at: row.get(9)?,
+            started_at: row.get(10)?,
+            updated_at: row.get(11)?,
         })
     }
 }
@@ -390,7 +388,9 @@ impl Tx<'_> {
             Place::Pending => {
                 self.statement(include_str!("sql/delete_pending.sql"))?.execute([stored.seq])?;
             }
-            Place::Leased => self.execute(Hold::DeleteLeased, [stored.seq])?,
+            Place::Leased => {
+                self.execute(Hold::DeleteLeased, [stored.seq])?;
+            }
             Place::Done { .. } => {
                 self.statement(include_str!("sql/delete_done.sql"))?.execute([stored.seq])?;
             }
@@ -485,27 +485,24 @@ impl Tx<'_> {
         let (Some(lease), Some(token)) = (&job.lease, stored.token) else {
             return Err(Fault::broken(format!("job {} runs without a lease", job.id)));
         };
-        self.execute(
-            Hold::AddLeased,
-            params![
-                stored.seq,
-                stored.lane,
-                job.effective_priority().number(),
-                job.deadline.map(Timestamp::as_micros),
-                stored.flags,
-                job.attempt,
-                job.failures,
-                job.lost,
-                job.generation,
-                stored_version(job.lease_version),
-                job.position.as_micros(),
-                job.scheduled_at.map(Timestamp::as_micros),
-                job.started_at.unwrap_or(job.updated_at).as_micros(),
-                lease.expires_at.as_micros(),
-                token.as_uuid().as_bytes(),
-                lease.worker.as_str(),
-            ],
-        )?;
+        self.statement(include_str!("sql/add_leased.sql"))?.execute(params![
+            stored.seq,
+            stored.lane,
+            job.effective_priority().number(),
+            job.deadline.map(Timestamp::as_micros),
+            stored.flags,
+            job.attempt,
+            job.failures,
+            job.lost,
+            job.generation,
+            stored_version(job.lease_version),
+            job.position.as_micros(),
+            job.scheduled_at.map(Timestamp::as_micros),
+            job.started_at.unwrap_or(job.updated_at).as_micros(),
+            lease.expires_at.as_micros(),
+            token.as_uuid().as_bytes(),
+            lease.worker.as_str(),
+        ])?;
         stored.place = Place::Leased;
         Ok(())
     }

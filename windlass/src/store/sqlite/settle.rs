@@ -1,122 +1,115 @@
 //! Settling: what a lease holder decided is written, with everything that follows from it.
 //!
-//! A plain completion, which is nearly every settlement, moves a narrow row from `leased` to `done` and reads nothing
-//! else. Everything else goes the careful way of `rows`.
+//! Plain completions, which are nearly all settlements, move narrow rows from `leased` to `done`, a run of neighbours in one
+//! statement that checks their leases. Everything else goes the careful way of `rows`.
 
 use std::collections::HashSet;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::{time, uuid};
 use super::fault::{Answer, Fault};
 use super::held::Hold;
 use super::insert::Origin;
-use super::rows::{FLAG_CALLBACK, FLAG_NOTE, HOT, Hot, Stored};
+use super::rows::Stored;
+use super::runs;
 use super::tx::Tx;
 use crate::error::Error;
-use crate::job::{DependencyKind, JobId, LeaseToken, Outcome, Payload, Settlement, Stale, State, Verdict};
+use crate::job::{ATTEMPTS_KEPT, DependencyKind, JobId, Outcome, Settlement, State, Verdict};
 use crate::store::answer::{InsertedJob, Settled, Wake};
 use crate::workflow::Submission;
 use crate::workflow::graph::{self, Edge};
 
-/// What a fence let through.
-enum Fenced {
-    /// A completion that touches nothing else.
-    Plain(Box<Hot>, String),
-    /// Anything else, with whether cancel was asked.
-    Careful { cancel_asked: bool },
-}
+// What `complete_run.sql` says in numbers.
+const _: () = assert!(State::Completed.number() == 5 && Outcome::Completed.number() == 0 && ATTEMPTS_KEPT == 100);
 
 impl Tx<'_> {
     pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Answer<Vec<Settled>> {
-        settlements.iter().map(|settlement| self.settle_one(settlement)).collect()
+        let mut answers = Vec::with_capacity(settlements.len());
+        // In the order of the call, because two may be under one lease.
+        for stretch in settlements.chunk_by(|one, next| is_plain(one) && is_plain(next)) {
+            let mut completed = vec![false; stretch.len()];
+            if is_plain(&stretch[0]) {
+                self.complete(stretch, &mut completed)?;
+            }
+            for (settlement, completed) in stretch.iter().zip(completed) {
+                answers.push(match completed {
+                    true => Settled::Applied(State::Completed),
+                    false => self.settle_one(settlement)?,
+                });
+            }
+        }
+        Ok(answers)
     }
 
-    pub(super) fn settle_one(&mut self, settlement: &Settlement) -> Answer<Settled> {
-        let seq = self.seq_of(settlement.key().job);
-        match self.fence_settlement(seq, settlement)? {
-            Err(_) if self.was_applied(seq, settlement)? => Ok(Settled::AlreadyApplied),
-            Err(stale) => Ok(Settled::Stale(stale)),
-            Ok(Fenced::Plain(hot, worker)) => self.complete(seq, settlement, &hot, &worker),
-            Ok(Fenced::Careful { cancel_asked }) => match self.settle_carefully(seq, settlement, cancel_asked) {
-                Err(Fault::Refused(error)) => Ok(Settled::Refused(error)),
-                other => other.map(Settled::Applied),
-            },
+    /// Completes the jobs whose leases hold and of which nothing else has to be written, and says which these are.
+    fn complete(&mut self, settlements: &[Settlement], completed: &mut [bool]) -> Answer<()> {
+        let numbers = settlements.iter().map(|settlement| self.seq_of(settlement.key().job));
+        let mut jobs: Vec<(i64, usize)> = numbers.zip(0..).collect();
+        jobs.sort_unstable();
+        for run in jobs.chunk_by(|one, next| runs::follows(one.0, next.0)) {
+            self.complete_run(run, settlements, completed)?;
         }
+        Ok(())
     }
 
-    fn fence_settlement(&mut self, seq: i64, settlement: &Settlement) -> Answer<Result<Fenced, Stale>> {
-        let key = settlement.key();
-        let mut statement = self.take(Hold::GetLeased)?;
-        let mut rows = statement.query([seq])?;
-        let Some(row) = rows.next()? else { return Ok(Err(Stale::NotRunning)) };
-        let matches = LeaseToken::from_uuid(uuid(row, HOT + 1)?) == key.token;
-        if !matches && !self.has_id(seq, &key)? {
-            return Ok(Err(Stale::NotRunning));
+    fn complete_run(&mut self, run: &[(i64, usize)], settlements: &[Settlement], completed: &mut [bool]) -> Answer<()> {
+        let (low, high, now) = (run[0].0, run[run.len() - 1].0, self.now.as_micros());
+        let tokens = runs::tokens(run.iter().map(|(seq, place)| (*seq, settlements[*place].key().token)));
+        let held = self.fence_run(params![low, high, tokens, now])?;
+        if held.is_empty() {
+            return Ok(());
         }
-        if let Err(stale) = Stale::check(true, Some(time(row.get(HOT)?)), self.now, matches) {
-            return Ok(Err(stale));
+        let tick = self.ticks_for(high - low + 1);
+        let ended = self.execute(Hold::CompleteRun, params![low, high, tokens, now, tick])?;
+        let removed = self.execute(Hold::RemoveRun, params![low, high, tokens, now])?;
+        if ended != held.len() || removed != held.len() {
+            return Err(Fault::broken(format!("{} leases held, {ended} ended, {removed} moved", held.len())));
         }
-        let hot = Hot::read(row)?;
-        let cancel_asked = row.get_ref(HOT + 3)? != rusqlite::types::ValueRef::Null;
-        let plain = settlement.outcome() == Outcome::Completed
-            && settlement.children().is_empty()
-            && hot.flags & (FLAG_CALLBACK | FLAG_NOTE) == 0;
-        let fenced = match plain {
-            true => Fenced::Plain(Box::new(hot), row.get(HOT + 2)?),
-            false => Fenced::Careful { cancel_asked },
-        };
-        drop(rows);
-        self.give(Hold::GetLeased, statement);
-        Ok(Ok(fenced))
+        for (seq, lane) in held {
+            let place = run.binary_search_by_key(&seq, |(seq, _)| *seq).map(|found| run[found].1);
+            let place = place.map_err(|_| Fault::broken(format!("job number {seq} has a token of zeros")))?;
+            completed[place] = true;
+            self.count(lane, State::Running, -1);
+            self.count(lane, State::Completed, 1);
+            self.tell_completed(seq, &settlements[place])?;
+        }
+        Ok(())
     }
 
-    /// A completion of a job that has no callback, no notes and spawns nothing.
-    fn complete(&mut self, seq: i64, settlement: &Settlement, hot: &Hot, worker: &str) -> Answer<Settled> {
-        let verdict = settlement.verdict(false);
-        let state = State::Running.after(verdict.event).map_err(|error| Fault::broken(error.to_string()))?;
-        debug_assert_eq!(state, State::Completed, "only completions come here");
-        let ended = self.tick();
-        let result = settlement.result();
-        self.execute(Hold::DeleteLeased, [seq])?;
-        self.execute(
-            Hold::AddDone,
-            params![
-                seq,
-                hot.lane,
-                state.number(),
-                ended,
-                hot.priority,
-                hot.deadline,
-                hot.flags,
-                hot.attempt,
-                hot.failures,
-                hot.lost,
-                hot.generation,
-                hot.version,
-                hot.position,
-                hot.scheduled_at,
-                hot.started_at,
-                self.now.as_micros(),
-                settlement.outcome().number(),
-                settlement.key().token.as_uuid().as_bytes(),
-                worker,
-                None::<String>,
-                result.and_then(Payload::stored_content_type),
-                result.map(|result| result.as_bytes().as_ref()),
-            ],
-        )?;
-        self.count(hot.lane, State::Running, -1);
-        self.count(hot.lane, state, 1);
-        if let Ok(version) = u64::try_from(hot.version) {
-            self.forget_old_attempts(seq, version)?;
+    /// The jobs of a run that can be completed, and their lanes.
+    fn fence_run(&mut self, run: impl rusqlite::Params) -> Answer<Vec<(i64, i64)>> {
+        let mut statement = self.take(Hold::FenceRun)?;
+        let held = statement.query_map(run, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let held = held.collect::<rusqlite::Result<Vec<_>>>()?;
+        self.give(Hold::FenceRun, statement);
+        Ok(held)
+    }
+
+    fn tell_completed(&mut self, seq: i64, settlement: &Settlement) -> Answer<()> {
+        if let Some(result) = settlement.result() {
+            let kept = params![seq, result.stored_content_type(), result.as_bytes().as_ref()];
+            self.statement(include_str!("sql/put_result.sql"))?.execute(kept)?;
         }
         let id = settlement.key().job;
         self.hint(Wake::Ended(id));
         let mut dead = Vec::new();
-        self.tell_dependents(seq, state, id, &mut dead)?;
+        self.tell_dependents(seq, State::Completed, id, &mut dead)?;
         debug_assert!(dead.is_empty(), "nothing dies of a completion");
-        Ok(Settled::Applied(state))
+        Ok(())
+    }
+
+    fn settle_one(&mut self, settlement: &Settlement) -> Answer<Settled> {
+        let key = settlement.key();
+        let seq = self.seq_of(key.job);
+        let held = match self.fence(&key)? {
+            Ok(held) => held,
+            Err(_) if self.was_applied(seq, settlement)? => return Ok(Settled::AlreadyApplied),
+            Err(stale) => return Ok(Settled::Stale(stale)),
+        };
+        match self.settle_carefully(seq, settlement, held.cancel.is_some()) {
+            Err(Fault::Refused(error)) => Ok(Settled::Refused(error)),
+            other => other.map(Settled::Applied),
+        }
     }
 
     fn settle_carefully(&mut self, seq: i64, settlement: &Settlement, cancel_asked: bool) -> Answer<State> {
@@ -232,4 +225,9 @@ impl Tx<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether it may be nothing but a completion, as far as the holder knows.
+fn is_plain(settlement: &Settlement) -> bool {
+    settlement.outcome() == Outcome::Completed && settlement.children().is_empty()
 }

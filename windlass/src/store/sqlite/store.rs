@@ -30,7 +30,7 @@ impl Store for SqliteStore {
     async fn insert(&self, submission: Submission) -> Result<Inserted> {
         let count = submission.jobs().len();
         let attempted = if count == 1 { "enqueue a job".to_owned() } else { format!("enqueue {count} jobs") };
-        self.write(attempted, count, move |tx| tx.insert(&submission)).await
+        self.add(attempted, count, move |tx| tx.insert(&submission)).await
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {

@@ -10,6 +10,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::fault::{Answer, Fault};
+use super::fresh::Fresh;
 use super::held::HELD;
 use super::ids::IdKey;
 use crate::clock::Clock;
@@ -59,6 +60,8 @@ pub(super) struct Tx<'c> {
     /// By lane; few in one transaction.
     counts: Vec<(i64, [i64; 9])>,
     pub(super) held: [Option<CachedStatement<'c>>; HELD],
+    /// New jobs that are yet to be written.
+    pub(super) fresh: Vec<Fresh>,
     hints: Vec<Wake>,
     defaults: JobOptions,
     /// Whether any job depends on another, once that is known.
@@ -84,6 +87,7 @@ impl<'c> Tx<'c> {
             stored: numbers,
             counts: Vec::new(),
             held: Default::default(),
+            fresh: Vec::new(),
             hints: Vec::new(),
             defaults: JobOptions::default(),
             any_edge: None,
@@ -99,6 +103,7 @@ impl<'c> Tx<'c> {
 
     /// Writes the numbers; the commit must follow. Gives the hints to send after it.
     pub(super) fn finish(mut self) -> Answer<Vec<Wake>> {
+        self.write_fresh()?;
         self.write_counts()?;
         if self.numbers != self.stored {
             self.numbers.latest = self.numbers.latest.max(self.now.as_micros());
@@ -151,13 +156,20 @@ impl<'c> Tx<'c> {
         self.numbers.accepted += 1;
     }
 
-    pub(super) fn prune_one(&mut self) {
-        self.numbers.pruned += 1;
+    pub(super) fn add_pruned(&mut self, count: usize) {
+        self.numbers.pruned += i64::try_from(count).unwrap_or_default();
     }
 
     /// The newest tick that was given out.
     pub(super) fn ticks(&self) -> i64 {
         self.numbers.tick
+    }
+
+    /// Gives out so many ticks at once: the first of them.
+    pub(super) fn ticks_for(&mut self, count: i64) -> i64 {
+        let first = self.numbers.tick + 1;
+        self.numbers.tick += count;
+        first
     }
 
     /// The next number of the order in which jobs are submitted and end.

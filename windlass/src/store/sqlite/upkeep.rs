@@ -1,15 +1,14 @@
-//! Upkeep: lifetimes, expired leases, schedules, retention; each at most `limit` in one step.
+//! Upkeep: lifetimes, expired leases, schedules, retention (in `prune`); each at most `limit` in one step.
 
 use super::fault::Answer;
 use super::rows::kind_state;
 use super::tx::Tx;
 use crate::job::{Outcome, State, Timeouts, Verdict};
 use crate::store::answer::UpkeepReport;
-use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
-use crate::time::Timestamp;
+use crate::store::request::{Upkeep, WORKER_LIVE};
 
 /// How many rows one step looks at for each row it may deal with: some turn out to need nothing.
-const LOOKS: usize = 10;
+pub(super) const LOOKS: usize = 10;
 /// How many ticks back an end that left `done` can still be read as an event.
 const PAST_ENDS_KEPT: i64 = 100_000;
 /// Free pages that are kept for jobs to come: 4 MiB of pages of 4 KiB.
@@ -116,54 +115,6 @@ impl Tx<'_> {
             count += 1;
         }
         Ok(count)
-    }
-
-    fn prune(&mut self, retention: &Retention, limit: usize) -> Answer<usize> {
-        let mut pruned = 0;
-        for state in State::ALL {
-            if let Some(horizon) = retention.horizon(state, self.now) {
-                pruned += self.prune_state(state, horizon, limit - pruned)?;
-            }
-        }
-        let mut statement = self.statement(include_str!("sql/expired_keys.sql"))?;
-        let from = [self.now.as_micros(), i64::try_from(limit - pruned).unwrap_or(i64::MAX)];
-        let read = |row: &rusqlite::Row<'_>| Ok([row.get::<_, String>(0)?, row.get::<_, String>(1)?]);
-        let keys: Vec<[String; 2]> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
-        let mut statement = self.statement(include_str!("sql/delete_key.sql"))?;
-        for key in keys {
-            statement.execute(key)?;
-            pruned += 1;
-        }
-        Ok(pruned)
-    }
-
-    /// Removes what ended in `state` at or before the horizon, but for jobs that an unfinished one depends on.
-    fn prune_state(&mut self, state: State, horizon: Timestamp, limit: usize) -> Answer<usize> {
-        let (mut pruned, mut looked, mut after) = (0, 0, 0);
-        while pruned < limit && looked < limit.saturating_mul(LOOKS) {
-            let mut statement = self.statement(include_str!("sql/prunable.sql"))?;
-            let from = [i64::from(state.number()), after, i64::try_from(limit).unwrap_or(i64::MAX)];
-            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?));
-            let ended: Vec<(i64, i64, i64)> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
-            let last_chunk = ended.len() < limit;
-            for (seq, ended, at) in ended {
-                after = ended;
-                looked += 1;
-                // Ends are in the order of time.
-                if at > horizon.as_micros() || pruned == limit {
-                    return Ok(pruned);
-                }
-                if self.needed_by(seq)?.is_none() {
-                    let stored = self.known(seq)?;
-                    self.remove(&stored)?;
-                    pruned += 1;
-                }
-            }
-            if last_chunk {
-                break;
-            }
-        }
-        Ok(pruned)
     }
 
     /// Shortens the file when more than a quarter of it is free; what is free otherwise is used again.

@@ -1,4 +1,4 @@
--- What a heartbeat looks at. ?1 seq. Primary key.
+-- What a fence looks at. ?1 seq. Primary key.
 select token, expires_at, deadline, version, flags, cancel
 from windlass_leased
 where seq = ?1;

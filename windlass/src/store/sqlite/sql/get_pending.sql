@@ -1,4 +1,4 @@
 -- A PENDING job. ?1 seq. Primary key.
-select lane, priority, deadline, flags, attempt, failures, lost, generation, version, position, scheduled_at, started_at, updated_at, run_at, waits_all, waits_any
+select priority, deadline, flags, attempt, failures, lost, generation, version, position, scheduled_at, started_at, updated_at, run_at, waits_all, waits_any
 from windlass_pending
 where seq = ?1;

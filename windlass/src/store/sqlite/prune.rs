@@ -1,0 +1,108 @@
+//! Retention: removing jobs some time after their end. Neighbours go together, a statement for each table; only jobs of
+//! workflows and those that others depend on are looked at one by one.
+
+use rusqlite::params;
+
+use super::fault::{Answer, Fault};
+use super::runs;
+use super::tx::Tx;
+use super::upkeep::LOOKS;
+use crate::job::State;
+use crate::store::request::Retention;
+use crate::time::Timestamp;
+
+/// What remove the traces that few jobs leave; then the job itself, because the first of these reads it.
+const TRACES: [&str; 4] = [
+    include_str!("sql/prune_lifetimes.sql"),
+    include_str!("sql/prune_note.sql"),
+    include_str!("sql/prune_attempt.sql"),
+    include_str!("sql/prune_log.sql"),
+];
+const PLACES: [&str; 2] = [include_str!("sql/prune_done.sql"), include_str!("sql/prune_job.sql")];
+
+impl Tx<'_> {
+    pub(super) fn prune(&mut self, retention: &Retention, limit: usize) -> Answer<usize> {
+        let mut pruned = 0;
+        for state in State::ALL {
+            if let Some(horizon) = retention.horizon(state, self.now) {
+                pruned += self.prune_state(state, horizon, limit - pruned)?;
+            }
+        }
+        let mut statement = self.statement(include_str!("sql/expired_keys.sql"))?;
+        let from = [self.now.as_micros(), i64::try_from(limit - pruned).unwrap_or(i64::MAX)];
+        let read = |row: &rusqlite::Row<'_>| Ok([row.get::<_, String>(0)?, row.get::<_, String>(1)?]);
+        let keys: Vec<[String; 2]> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
+        let mut statement = self.statement(include_str!("sql/delete_key.sql"))?;
+        for key in keys {
+            statement.execute(key)?;
+            pruned += 1;
+        }
+        Ok(pruned)
+    }
+
+    /// Removes what ended in `state` at or before the horizon, but for jobs that an unfinished one depends on.
+    fn prune_state(&mut self, state: State, horizon: Timestamp, limit: usize) -> Answer<usize> {
+        let (mut pruned, mut looked, mut after) = (0, 0, 0);
+        while pruned < limit && looked < limit.saturating_mul(LOOKS) {
+            let wanted = limit - pruned;
+            let mut statement = self.statement(include_str!("sql/prunable.sql"))?;
+            let from = [i64::from(state.number()), after, i64::try_from(wanted).unwrap_or(i64::MAX)];
+            let mut rows = statement.query(from)?;
+            let mut ended: Vec<(i64, i64)> = Vec::new();
+            while let Some(row) = rows.next()? {
+                // Ends are in the order of time.
+                if row.get::<_, i64>(3)? > horizon.as_micros() {
+                    break;
+                }
+                ended.push((row.get(0)?, row.get(1)?));
+                after = row.get(2)?;
+            }
+            drop(rows);
+            looked += ended.len();
+            let last_chunk = ended.len() < wanted;
+            ended.sort_unstable();
+            for run in ended.chunk_by(|one, next| runs::follows(one.0, next.0)) {
+                pruned += self.prune_run(run, state)?;
+            }
+            if last_chunk {
+                break;
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// Removes neighbours that have ended in `state`: each its number and its lane. Gives how many could go.
+    fn prune_run(&mut self, run: &[(i64, i64)], state: State) -> Answer<usize> {
+        let (low, high) = (run[0].0, run[run.len() - 1].0);
+        let mut tangled = self.statement(include_str!("sql/is_tangled.sql"))?;
+        if tangled.query_row([low, high], |row| row.get(0))? {
+            return run.iter().try_fold(0, |pruned, (seq, _)| Ok(pruned + usize::from(self.prune_one(*seq)?)));
+        }
+        let mut meant = vec![0; usize::try_from(high - low + 1).unwrap_or_default()];
+        for (seq, lane) in run {
+            meant[usize::try_from(seq - low).unwrap_or_default()] = 1u8;
+            self.count(*lane, state, -1);
+        }
+        for sql in TRACES {
+            self.statement(sql)?.execute(params![low, high, meant])?;
+        }
+        for sql in PLACES {
+            let removed = self.statement(sql)?.execute(params![low, high, meant])?;
+            if removed != run.len() {
+                return Err(Fault::broken(format!("{removed} of {} ended jobs could be removed", run.len())));
+            }
+        }
+        self.add_pruned(run.len());
+        Ok(run.len())
+    }
+
+    /// Removes an ended job, if no unfinished one depends on it.
+    fn prune_one(&mut self, seq: i64) -> Answer<bool> {
+        if self.needed_by(seq)?.is_some() {
+            return Ok(false);
+        }
+        let stored = self.known(seq)?;
+        self.remove(&stored)?;
+        Ok(true)
+    }
+}
