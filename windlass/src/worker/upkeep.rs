@@ -21,16 +21,15 @@ const EVERY: Duration = Duration::from_secs(1);
 const STEP: usize = 1000;
 /// Steps without a pause, after which others get a turn.
 const STEPS_MAX: usize = 20;
+/// That pause, while there is more to do: jobs can end faster than so many steps a second would remove.
+const BEHIND: Duration = Duration::from_millis(50);
 
 /// Does upkeep until the worker stops.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut announce_at = tokio::time::Instant::now();
     loop {
-        let upkeep = if shared.settings.upkeep { step(&shared).await } else { Ok(()) };
-        if let Err(error) = upkeep {
-            observe::store_error("upkeep");
-            tracing::warn!(%error, "upkeep failed; trying again");
-        }
+        let upkeep = if shared.settings.upkeep { step(&shared).await } else { Ok(false) };
+        let more = or_later(upkeep);
         if tokio::time::Instant::now() >= announce_at {
             announce_at = tokio::time::Instant::now() + ANNOUNCE_EVERY;
             if let Err(error) = announce(&shared).await {
@@ -38,7 +37,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 tracing::warn!(%error, "cannot announce this worker; trying again");
             }
         }
-        let pause = shared.jittered(shared.settings.upkeep_interval);
+        let pause = if more { BEHIND } else { shared.jittered(shared.settings.upkeep_interval) };
         if tokio::time::timeout(pause, shared.around.stopping.cancelled()).await.is_ok() {
             return;
         }
@@ -51,24 +50,30 @@ pub(super) async fn run(shared: Arc<Shared>) {
 pub async fn upkeep_until(store: &dyn Store, retention: Retention, signal: impl Future) {
     let mut signal = std::pin::pin!(signal);
     loop {
-        if let Err(error) = steps(store, retention).await {
-            observe::store_error("upkeep");
-            tracing::warn!(%error, "upkeep failed; trying again");
-        }
+        let more = or_later(steps(store, retention).await);
         // Up to a quarter less, so that processes that began together do not stay in step.
-        let pause = EVERY.mul_f64(1.0 - fastrand::f64() / 4.0);
+        let pause = if more { BEHIND } else { EVERY.mul_f64(1.0 - fastrand::f64() / 4.0) };
         if tokio::time::timeout(pause, &mut signal).await.is_ok() {
             return;
         }
     }
 }
 
-/// Does what upkeep there is, up to a bound.
-pub(super) async fn step(shared: &Shared) -> Result<()> {
+/// Whether more is to be done; what failed is tried again later.
+fn or_later(upkeep: Result<bool>) -> bool {
+    upkeep.unwrap_or_else(|error| {
+        observe::store_error("upkeep");
+        tracing::warn!(%error, "upkeep failed; trying again");
+        false
+    })
+}
+
+/// Does what upkeep there is, up to a bound; whether there is more.
+pub(super) async fn step(shared: &Shared) -> Result<bool> {
     steps(&**shared.store(), shared.settings.retention).await
 }
 
-async fn steps(store: &dyn Store, retention: Retention) -> Result<()> {
+async fn steps(store: &dyn Store, retention: Retention) -> Result<bool> {
     let request = Upkeep { limit: STEP, retention };
     for _ in 0..STEPS_MAX {
         let report = store.upkeep(&request).await?;
@@ -77,10 +82,10 @@ async fn steps(store: &dyn Store, retention: Retention) -> Result<()> {
         observe::upkeep("fired", report.fired);
         observe::upkeep("pruned", report.pruned);
         if !report.more {
-            break;
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Says that this worker lives, and measures what it leaves lying.
