@@ -50,6 +50,11 @@ pub(super) struct Measurement {
     pub(super) p95_ms: f64,
     pub(super) p99_ms: f64,
     pub(super) rss_mb: f64,
+    /// Of a SQLite file and of its log, where these are of interest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) file_mb: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) log_mb: Option<f64>,
 }
 
 impl Measurement {
@@ -75,12 +80,18 @@ impl Measurement {
             p95_ms: at(0.95),
             p99_ms: at(0.99),
             rss_mb: resident_mb(),
+            file_mb: None,
+            log_mb: None,
         }
     }
 }
 
 /// Runs `callers` loops at once until the time is over or one finds nothing to do; a loop's step gives its jobs.
-async fn loops<F, Step>(setting: &Setting, callers: usize, step: F) -> anyhow::Result<(usize, Duration, Vec<Duration>)>
+pub(super) async fn loops<F, Step>(
+    setting: &Setting,
+    callers: usize,
+    step: F,
+) -> anyhow::Result<(usize, Duration, Vec<Duration>)>
 where
     F: Fn() -> Step + Clone + Send + Sync + 'static,
     Step: Future<Output = anyhow::Result<usize>> + Send,
@@ -150,46 +161,71 @@ pub(super) async fn cycle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::R
     Ok(Measurement::new("cycle", setting, jobs, time, calls))
 }
 
-pub(super) async fn end_to_end(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let waiting = Arc::new(AtomicUsize::new(0));
-    let over = Arc::new(AtomicBool::new(false));
-    let ahead = setting.callers * setting.batch * AHEAD;
+/// How many jobs producers have stored and nobody has claimed, and whether the producers may stop.
+#[derive(Default)]
+pub(super) struct Ahead {
+    waiting: AtomicUsize,
+    over: AtomicBool,
+}
+
+/// Stores batches, as many callers as are set, never far ahead of the claimers.
+pub(super) fn produce(
+    store: &Arc<dyn Store>,
+    setting: &Setting,
+    ahead: &Arc<Ahead>,
+) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
+    let most = setting.callers * setting.batch * AHEAD;
     let specs = vec![load::spec(setting)?; setting.batch];
     let mut producers = JoinSet::new();
     for _ in 0..setting.callers {
-        let (store, specs, waiting, over) = (store.clone(), specs.clone(), waiting.clone(), over.clone());
+        let (store, specs, ahead) = (store.clone(), specs.clone(), ahead.clone());
         producers.spawn(async move {
-            while !over.load(Ordering::Relaxed) {
-                if waiting.load(Ordering::Relaxed) > ahead {
+            while !ahead.over.load(Ordering::Relaxed) {
+                if ahead.waiting.load(Ordering::Relaxed) > most {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     continue;
                 }
                 let made = store.insert(Submission::new(specs.clone())?).await?.jobs.len();
-                waiting.fetch_add(made, Ordering::Relaxed);
+                ahead.waiting.fetch_add(made, Ordering::Relaxed);
             }
             anyhow::Ok(())
         });
     }
-    let batch = setting.batch;
-    let step = move || {
-        let (store, waiting) = (store.clone(), waiting.clone());
-        async move {
-            loop {
-                let done = claim_and_settle(store.as_ref(), batch).await?;
-                if done > 0 {
-                    let _ =
-                        waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| Some(n.saturating_sub(done)));
-                    return Ok(done);
-                }
-                tokio::time::sleep(Duration::from_micros(200)).await;
-            }
+    Ok(producers)
+}
+
+/// Claims and completes a batch of what producers store, when there is one.
+pub(super) async fn consume(store: &dyn Store, batch: usize, ahead: &Ahead) -> anyhow::Result<usize> {
+    loop {
+        let done = claim_and_settle(store, batch).await?;
+        if done > 0 {
+            let less = |waiting: usize| Some(waiting.saturating_sub(done));
+            let _ = ahead.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            return Ok(done);
         }
-    };
-    let found = loops(setting, setting.callers, step).await;
-    over.store(true, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+}
+
+/// Lets the producers finish their last batches.
+pub(super) async fn stop(mut producers: JoinSet<anyhow::Result<()>>, ahead: &Ahead) -> anyhow::Result<()> {
+    ahead.over.store(true, Ordering::Relaxed);
     while let Some(producer) = producers.join_next().await {
         producer??;
     }
+    Ok(())
+}
+
+pub(super) async fn end_to_end(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+    let ahead = Arc::new(Ahead::default());
+    let producers = produce(&store, setting, &ahead)?;
+    let (batch, shared) = (setting.batch, ahead.clone());
+    let step = move || {
+        let (store, ahead) = (store.clone(), shared.clone());
+        async move { consume(store.as_ref(), batch, &ahead).await }
+    };
+    let found = loops(setting, setting.callers, step).await;
+    stop(producers, &ahead).await?;
     let (jobs, time, calls) = found?;
     Ok(Measurement::new("e2e", setting, jobs, time, calls))
 }

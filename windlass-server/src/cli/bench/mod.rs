@@ -1,5 +1,6 @@
 //! `windlass bench`: how fast a store is, beside the limits of the same machine in the same run.
 
+mod churn;
 mod load;
 mod measure;
 mod raw;
@@ -42,6 +43,12 @@ pub(crate) struct Arguments {
     /// How long to measure
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Seconds after which churn removes a finished job
+    #[arg(long, default_value_t = 10)]
+    keep: u64,
+    /// Seconds that a line of churn covers
+    #[arg(long, default_value_t = 15)]
+    every: u64,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -55,6 +62,8 @@ enum Op {
     Cycle,
     /// Store, claim and settle at once
     E2e,
+    /// The same for minutes, while upkeep removes what is finished: speed and file size, every so often
+    Churn,
     /// From the call of enqueue to the claim of a waiting claimer
     Pickup,
     /// Let a worker with --callers slots run waiting no-op jobs
@@ -85,15 +94,22 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         payload: arguments.payload,
         time: Duration::from_secs(arguments.seconds.clamp(1, 3600)),
     };
-    let measurements = match arguments.op {
-        Op::Raw => raw::measure(&setting).await?,
-        op => {
-            let opened = open(&setting.store).await;
-            let store = opened.with_context(|| format!("cannot open {}", store::redacted(&setting.store)))?;
-            vec![measure_store(op, store, &setting).await?]
-        }
+    let output = arguments.output;
+    let opened = async || {
+        let opened = open(&setting.store).await;
+        opened.with_context(|| format!("cannot open {}", store::redacted(&setting.store)))
     };
-    print(&measurements, arguments.output)
+    if output == Output::Table {
+        print_heading();
+    }
+    match arguments.op {
+        Op::Raw => raw::measure(&setting).await?.iter().try_for_each(|one| print(one, output)),
+        Op::Churn => {
+            let times = (Duration::from_secs(arguments.keep), Duration::from_secs(arguments.every.max(1)));
+            churn::run(opened().await?, &setting, times, |one| print(one, output)).await
+        }
+        op => print(&measure_store(op, opened().await?, &setting).await?, output),
+    }
 }
 
 /// Opens a store, or reaches one through a server.
@@ -116,45 +132,39 @@ async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyh
         Op::Work => runtime::work(store, setting).await,
         Op::Idle => runtime::idle(store, setting).await,
         Op::Hold => runtime::hold(store, setting).await,
-        Op::Raw => unreachable!("raw opens no store"),
+        Op::Churn | Op::Raw => unreachable!("these measure more than once"),
     }
 }
 
-fn print(measurements: &[Measurement], output: Output) -> anyhow::Result<()> {
-    if output == Output::Table {
-        println!(
-            "{:<22} {:>7} {:>6} {:>9} {:>9} {:>11} {:>8} {:>8} {:>8} {:>8} {:>7}",
-            "op",
-            "callers",
-            "batch",
-            "backlog",
-            "finished",
-            "jobs/s",
-            "seconds",
-            "p50 ms",
-            "p95 ms",
-            "p99 ms",
-            "rss MB"
-        );
+fn print_heading() {
+    println!(
+        "{:<22} {:>7} {:>6} {:>9} {:>9} {:>11} {:>8} {:>8} {:>8} {:>8} {:>7}",
+        "op", "callers", "batch", "backlog", "finished", "jobs/s", "seconds", "p50 ms", "p95 ms", "p99 ms", "rss MB"
+    );
+}
+
+fn print(one: &Measurement, output: Output) -> anyhow::Result<()> {
+    if output == Output::Json {
+        println!("{}", serde_json::to_string(one)?);
+        return Ok(());
     }
-    for one in measurements {
-        match output {
-            Output::Json => println!("{}", serde_json::to_string(one)?),
-            Output::Table => println!(
-                "{:<22} {:>7} {:>6} {:>9} {:>9} {:>11.0} {:>8.2} {:>8.3} {:>8.3} {:>8.3} {:>7.0}",
-                one.op,
-                one.callers,
-                one.batch,
-                one.backlog,
-                one.finished,
-                one.jobs_per_s,
-                one.seconds,
-                one.p50_ms,
-                one.p95_ms,
-                one.p99_ms,
-                one.rss_mb
-            ),
-        }
+    print!(
+        "{:<22} {:>7} {:>6} {:>9} {:>9} {:>11.0} {:>8.2} {:>8.3} {:>8.3} {:>8.3} {:>7.0}",
+        one.op,
+        one.callers,
+        one.batch,
+        one.backlog,
+        one.finished,
+        one.jobs_per_s,
+        one.seconds,
+        one.p50_ms,
+        one.p95_ms,
+        one.p99_ms,
+        one.rss_mb
+    );
+    match (one.file_mb, one.log_mb) {
+        (Some(file), log) => println!("   file {file:.0} MB, log {:.0} MB", log.unwrap_or_default()),
+        (None, _) => println!(),
     }
     Ok(())
 }

@@ -6,8 +6,9 @@
 //! connection: the same code serves the application's own transactions ([`in_tx`]).
 //!
 //! Decisions: ids lead to their row without an index (`ids.rs`); what falls due is in its place already, so nothing is
-//! moved when its time comes; counts are kept per lane and written once in a transaction; a new file gives space back
-//! in small steps (`auto_vacuum = incremental`), an application's own file keeps its setting and reuses freed pages.
+//! moved when its time comes; counts are kept per lane and written once in a transaction; jobs with numbers close together
+//! are written, leased, completed and removed in one statement (`fresh.rs`, `runs.rs`); a new file gives space back in
+//! small steps (`auto_vacuum = incremental`), an application's own file keeps its setting and reuses freed pages.
 
 mod check;
 mod checkpoint;
