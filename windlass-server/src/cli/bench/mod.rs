@@ -94,21 +94,25 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         payload: arguments.payload,
         time: Duration::from_secs(arguments.seconds.clamp(1, 3600)),
     };
-    let output = arguments.output;
+    let mut printed = false;
+    let mut print = |one: &Measurement| {
+        if arguments.output == Output::Table && !printed {
+            print_heading();
+        }
+        printed = true;
+        print(one, arguments.output)
+    };
     let opened = async || {
         let opened = open(&setting.store).await;
         opened.with_context(|| format!("cannot open {}", store::redacted(&setting.store)))
     };
-    if output == Output::Table {
-        print_heading();
-    }
     match arguments.op {
-        Op::Raw => raw::measure(&setting).await?.iter().try_for_each(|one| print(one, output)),
+        Op::Raw => raw::measure(&setting).await?.iter().try_for_each(print),
         Op::Churn => {
             let times = (Duration::from_secs(arguments.keep), Duration::from_secs(arguments.every.max(1)));
-            churn::run(opened().await?, &setting, times, |one| print(one, output)).await
+            churn::run(opened().await?, &setting, times, print).await
         }
-        op => print(&measure_store(op, opened().await?, &setting).await?, output),
+        op => print(&measure_store(op, opened().await?, &setting).await?),
     }
 }
 
