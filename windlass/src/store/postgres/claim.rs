@@ -17,6 +17,8 @@ use crate::store::request::ClaimRequest;
 
 /// How many more jobs than are wanted a claim of several lanes looks at: other claimers may hold the first.
 const SLACK: i32 = 200;
+/// How long a claim may go without looking from the very front of a lane, where that is slow.
+const SWEEP_MAX: Duration = Duration::from_secs(2);
 
 impl Inner {
     pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
@@ -62,7 +64,7 @@ impl Inner {
         let (time, worker) = (self.given_time(), request.worker.as_str());
         let lease_time = request.lease_time.map(rows::micros);
         let mut found: Vec<Row> = Vec::new();
-        let mut floor = self.floors.begin(lane);
+        let mut floor = self.floors.begin(lane, SWEEP_MAX);
         loop {
             let begun = Instant::now();
             let left = count - small(found.len());

@@ -16,10 +16,9 @@ use super::lanes::Lane;
 const SLOW: Duration = Duration::from_millis(4);
 /// What was claimed this long ago is behind everybody: transactions of that time have ended, but for rare ones.
 const SETTLED: Duration = Duration::from_secs(1);
-/// How often a claim looks from the very front: so many times its own cost apart, within these bounds.
+/// How often the very front is looked at: so many times its own cost apart, no more often than this.
 const SWEEP_COSTS: u32 = 20;
 const SWEEP_MIN: Duration = Duration::from_millis(50);
-const SWEEP_MAX: Duration = Duration::from_secs(2);
 
 /// For each priority the moment before which nothing is due.
 pub(super) type Floor = [i64; 5];
@@ -39,12 +38,12 @@ struct LaneFloor {
 }
 
 impl Floors {
-    /// Where a claim begins; all zero for the very front.
-    pub(super) fn begin(&self, lane: Lane) -> Floor {
+    /// Where a claim begins; all zero for the very front, which is due after `sweep_max` at the latest.
+    pub(super) fn begin(&self, lane: Lane, sweep_max: Duration) -> Floor {
         let mut lanes = self.lanes.lock().expect("nobody panics while holding the floors");
         let Some(known) = lanes.get_mut(&lane) else { return Floor::default() };
         let Some((swept, cost)) = known.slow else { return Floor::default() };
-        if swept.elapsed() >= (cost * SWEEP_COSTS).clamp(SWEEP_MIN, SWEEP_MAX) {
+        if swept.elapsed() >= (cost * SWEEP_COSTS).clamp(SWEEP_MIN, sweep_max) {
             return Floor::default();
         }
         while let Some((_, came)) = known.came.front().filter(|(at, _)| at.elapsed() >= SETTLED) {
@@ -83,23 +82,25 @@ impl Floors {
 mod tests {
     use super::*;
 
+    const MOST: Duration = Duration::from_secs(2);
+
     #[test]
     fn a_lane_that_is_claimed_quickly_has_no_floor() {
         let floors = Floors::default();
         floors.end(1, &[0; 5], Duration::from_millis(1), [9; 5]);
-        assert_eq!(floors.begin(1), [0; 5]);
+        assert_eq!(floors.begin(1, MOST), [0; 5]);
     }
 
     #[test]
     fn a_floor_rises_only_with_what_was_claimed_long_enough_ago() {
         let floors = Floors::default();
-        floors.end(1, &[0; 5], SWEEP_MAX, [9, 0, 0, 0, 0]);
-        assert_eq!(floors.begin(1), [0; 5], "it was claimed just now");
+        floors.end(1, &[0; 5], MOST, [9, 0, 0, 0, 0]);
+        assert_eq!(floors.begin(1, MOST), [0; 5], "it was claimed just now");
         let long_ago = Instant::now().checked_sub(SETTLED).expect("the machine has run for a second");
         floors.lanes.lock().expect("no panic").get_mut(&1).expect("noted").came[0].0 = long_ago;
-        assert_eq!(floors.begin(1), [9, 0, 0, 0, 0]);
+        assert_eq!(floors.begin(1, MOST), [9, 0, 0, 0, 0]);
         // A sweep that finds an older job lowers it.
-        floors.end(1, &[0; 5], SWEEP_MAX, [4, 0, 0, 0, 0]);
-        assert_eq!(floors.begin(1), [4, 0, 0, 0, 0]);
+        floors.end(1, &[0; 5], MOST, [4, 0, 0, 0, 0]);
+        assert_eq!(floors.begin(1, MOST), [4, 0, 0, 0, 0]);
     }
 }

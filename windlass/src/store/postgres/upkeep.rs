@@ -2,16 +2,27 @@
 //!
 //! Each kind is written before the next is looked for, so that statements see what has happened.
 //! Every worker asks for it every second, so it first looks without a lock, and takes its turn only if there is work.
+//! Where looking is slow, because dead rows cannot be vacuumed away, it begins where it came to before ([`floors`](super::floors)).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::fault::Fault;
+use super::floors::Floor;
+use super::lanes::Lane;
 use super::rows;
 use super::unit::{EVENT_PRUNED, Unit};
 use crate::job::{JobRecord, Outcome, State, Verdict};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
+
+/// Where upkeep's own floor is kept, among those of lanes, whose numbers begin at 1: the ends of jobs in each terminal
+/// state, then the expiries of leases.
+const UPKEEP: Lane = 0;
+const LEASES: usize = 4;
+/// How long upkeep may go without looking from the very front, where that is slow.
+const SWEEP_MAX: Duration = Duration::from_secs(30);
 
 /// How many rows of events are kept apart before the oldest are folded into sums.
 const EVENTS_KEPT: i64 = 10_000;
@@ -20,19 +31,35 @@ const FOLD_MAX: i64 = 20_000;
 
 impl Inner {
     pub(super) async fn upkeep(self: &Arc<Self>, request: &Upkeep) -> Result<UpkeepReport, Fault> {
-        if !self.has_upkeep(request).await? {
-            return Ok(UpkeepReport::default());
-        }
-        super::in_unit!(self, unit, unit.upkeep(request).await)
+        let floor = self.floors.begin(UPKEEP, SWEEP_MAX);
+        let begun = Instant::now();
+        let (due, mut came) = self.has_upkeep(request, &floor).await?;
+        let cost = begun.elapsed();
+        let report = match due {
+            false => UpkeepReport::default(),
+            true => super::in_unit!(self, unit, unit.upkeep(request, &floor, &mut came).await)?,
+        };
+        self.floors.end(UPKEEP, &floor, cost, came);
+        Ok(report)
     }
 
-    async fn has_upkeep(&self, request: &Upkeep) -> Result<bool, Fault> {
+    /// Whether there is anything to do, and up to where there is nothing if not.
+    async fn has_upkeep(&self, request: &Upkeep, floor: &Floor) -> Result<(bool, Floor), Fault> {
         let link = self.link().await?;
+        let floor = floor.to_vec();
         let live = rows::micros(WORKER_LIVE);
         let (states, kept) = horizons(&request.retention);
-        let parameters: [super::link::Parameter<'_>; 5] = [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT];
+        let parameters: [super::link::Parameter<'_>; 6] =
+            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &floor];
         let rows = link.query(include_str!("sql/upkeep_due.sql"), &parameters).await?;
-        Ok(rows.first().is_some_and(|row| row.get(0)))
+        let row = rows.first().ok_or_else(|| rows::corrupt("no answer"))?;
+        let now: i64 = row.get(1);
+        let mut came = Floor::default();
+        for (state, kept) in states.into_iter().zip(kept) {
+            came[place(state)] = now - kept;
+        }
+        came[LEASES] = now;
+        Ok((row.get(0), came))
     }
 }
 
@@ -42,14 +69,23 @@ fn horizons(retention: &Retention) -> (Vec<i16>, Vec<i64>) {
     kept.map(|(state, kept)| (i16::from(state.number()), rows::micros(kept))).unzip()
 }
 
+/// The place of a terminal state in upkeep's floor.
+fn place(state: i16) -> usize {
+    usize::try_from(state - i16::from(State::Completed.number())).unwrap_or_default().min(LEASES - 1)
+}
+
 impl Unit<'_> {
-    async fn upkeep(&mut self, request: &Upkeep) -> Result<UpkeepReport, Fault> {
+    /// Does it, beginning at a floor, and says how far it came.
+    async fn upkeep(&mut self, request: &Upkeep, floor: &Floor, came: &mut Floor) -> Result<UpkeepReport, Fault> {
         let limit = request.limit.max(1);
-        let lifetimes = self.end_lifetimes(limit).await?;
-        let expired = self.take_back_leases(limit).await?;
+        let lifetimes = self.end_lifetimes(limit, floor[LEASES]).await?;
+        let expired = self.take_back_leases(limit, floor[LEASES]).await?;
+        if expired >= limit || lifetimes >= limit {
+            came[LEASES] = 0;
+        }
         let fired = self.fire_schedules(limit).await?;
         self.write_down().await?;
-        let pruned = self.prune(&request.retention, limit).await?;
+        let pruned = self.prune(&request.retention, limit, floor, came).await?;
         let long_ago = self.now.minus(WORKER_LIVE).as_micros();
         self.link.execute(include_str!("sql/worker_forget.sql"), &[&long_ago]).await?;
         self.link.execute(include_str!("sql/event_fold.sql"), &[&EVENTS_KEPT, &FOLD_MAX]).await?;
@@ -58,10 +94,10 @@ impl Unit<'_> {
     }
 
     /// S15: whatever the state, and whoever holds the job.
-    async fn end_lifetimes(&mut self, limit: usize) -> Result<usize, Fault> {
+    async fn end_lifetimes(&mut self, limit: usize, floor: i64) -> Result<usize, Fault> {
         let mut count = 0;
         loop {
-            let seqs = self.due(include_str!("sql/lifetime_due.sql"), limit - count).await?;
+            let seqs = self.due(include_str!("sql/lifetime_due.sql"), limit - count, floor).await?;
             let before = count;
             for seq in seqs {
                 let now = self.now;
@@ -81,10 +117,10 @@ impl Unit<'_> {
     }
 
     /// S10, S11 and S14: nobody settled these in time.
-    async fn take_back_leases(&mut self, limit: usize) -> Result<usize, Fault> {
+    async fn take_back_leases(&mut self, limit: usize, floor: i64) -> Result<usize, Fault> {
         let mut count = 0;
         loop {
-            let seqs = self.due(include_str!("sql/lease_due.sql"), limit - count).await?;
+            let seqs = self.due(include_str!("sql/lease_due.sql"), limit - count, floor).await?;
             let before = count;
             for seq in seqs {
                 let now = self.now;
@@ -104,22 +140,37 @@ impl Unit<'_> {
     }
 
     /// Loads the jobs that a statement names, at most so many.
-    async fn due(&mut self, statement: &'static str, limit: usize) -> Result<Vec<i64>, Fault> {
+    async fn due(&mut self, statement: &'static str, limit: usize, floor: i64) -> Result<Vec<i64>, Fault> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.link.query(statement, &[&self.now.as_micros(), &most]).await?;
+        let rows = self.link.query(statement, &[&self.now.as_micros(), &most, &floor]).await?;
         let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         self.load_seqs(seqs.iter().copied()).await?;
         Ok(seqs)
     }
 
-    async fn prune(&mut self, retention: &Retention, limit: usize) -> Result<usize, Fault> {
+    async fn prune(
+        &mut self,
+        retention: &Retention,
+        limit: usize,
+        floor: &Floor,
+        came: &mut Floor,
+    ) -> Result<usize, Fault> {
         let (states, kept) = horizons(retention);
         let now = self.now.as_micros();
         let ends: Vec<i64> = kept.into_iter().map(|kept| now - kept).collect();
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.link.query(include_str!("sql/prune_due.sql"), &[&states, &ends, &most]).await?;
+        let rows =
+            self.link.query(include_str!("sql/prune_due.sql"), &[&states, &ends, &most, &floor.to_vec()]).await?;
+        // Those that it did not come to may be anywhere.
+        let full = rows.len() >= limit;
+        if full {
+            came[..LEASES].fill(0);
+        }
         for row in &rows {
             let (seq, lane, state): (i64, i32, i16) = (row.get(0), row.get(1), row.get(2));
+            if full {
+                came[place(state)] = row.get(3);
+            }
             self.removed.push(seq);
             self.events.push((lane, EVENT_PRUNED, seq));
             self.events.push((lane, -state, seq));

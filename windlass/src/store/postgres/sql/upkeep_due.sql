@@ -1,11 +1,14 @@
--- Whether upkeep has anything to do. $1 the time, null for the server's; $2 how long a worker lives without a word;
--- $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart.
+-- Whether upkeep has anything to do, and the time. $1 the time, null for the server's; $2 how long a worker lives without a word;
+-- $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart; $6 the
+-- moments before which nothing can be: ends by state from 5, then expiries of leases.
 -- By ready_deadline, waiting_deadline, leased_expiry, done_end, key_end and event_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 )
 select
-    exists (select from windlass.leased where expires_at <= (select now from clock))
+    exists (
+        select from windlass.leased
+        where expires_at <= (select now from clock) and expires_at >= ($6::bigint[])[5])
     or exists (select from windlass.ready where deadline <= (select now from clock))
     or exists (select from windlass.waiting where deadline <= (select now from clock))
     or exists (
@@ -16,7 +19,9 @@ select
         cross join lateral (
             select from windlass.done d
             where d.state = k.state and d.completed_at <= (select now from clock) - k.kept
+                and d.completed_at >= ($6::bigint[])[k.state - 4]
             limit 1) d)
     or exists (select from windlass.key where expires_at <= (select now from clock))
     or exists (select from windlass.worker where seen_at < (select now from clock) - $2::bigint)
-    or coalesce((select max(event) from windlass.event) - (select min(event) from windlass.event) > $5::bigint * 2, false)
+    or coalesce((select max(event) from windlass.event) - (select min(event) from windlass.event) > $5::bigint * 2, false),
+    (select now from clock)
