@@ -74,6 +74,15 @@ fn place(state: i16) -> usize {
     usize::try_from(state - i16::from(State::Completed.number())).unwrap_or_default().min(LEASES - 1)
 }
 
+/// How far retention came that could not remove everything: each state to the last end that it took, and what it did not
+/// come to nowhere. Takes states and ends, in order.
+fn came_to(taken: impl Iterator<Item = (i16, i64)>, came: &mut Floor) {
+    came[..LEASES].fill(0);
+    for (state, ended) in taken {
+        came[place(state)] = ended;
+    }
+}
+
 impl Unit<'_> {
     /// Does it, beginning at a floor, and says how far it came.
     async fn upkeep(&mut self, request: &Upkeep, floor: &Floor, came: &mut Floor) -> Result<UpkeepReport, Fault> {
@@ -161,16 +170,11 @@ impl Unit<'_> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows =
             self.link.query(include_str!("sql/prune_due.sql"), &[&states, &ends, &most, &floor.to_vec()]).await?;
-        // Those that it did not come to may be anywhere.
-        let full = rows.len() >= limit;
-        if full {
-            came[..LEASES].fill(0);
+        if rows.len() >= limit {
+            came_to(rows.iter().map(|row| (row.get(2), row.get(3))), came);
         }
         for row in &rows {
             let (seq, lane, state): (i64, i32, i16) = (row.get(0), row.get(1), row.get(2));
-            if full {
-                came[place(state)] = row.get(3);
-            }
             self.removed.push(seq);
             self.events.push((lane, EVENT_PRUNED, seq));
             self.events.push((lane, -state, seq));
@@ -178,5 +182,18 @@ impl Unit<'_> {
         let room = i64::try_from(limit - rows.len().min(limit)).unwrap_or_default();
         let keys = self.link.execute(include_str!("sql/key_prune.sql"), &[&now, &room]).await?;
         Ok(rows.len() + usize::try_from(keys).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_left_something_raises_no_floor_over_it() {
+        let (completed, failed) = (i16::from(State::Completed.number()), i16::from(State::Failed.number()));
+        let mut came = [90, 90, 90, 90, 80];
+        came_to([(completed, 3), (completed, 5), (failed, 4)].into_iter(), &mut came);
+        assert_eq!(came, [5, 4, 0, 0, 80], "two states were come to, two were not, and leases are another matter");
     }
 }

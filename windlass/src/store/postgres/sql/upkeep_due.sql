@@ -1,6 +1,6 @@
--- Whether upkeep has anything to do, and the time. $1 the time, null for the server's; $2 how long a worker lives without a word;
--- $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart; $6 the
--- moments before which nothing can be: ends by state from 5, then expiries of leases.
+-- Whether upkeep has anything to do, and the time. $1 the time, null for the server's; $2 how long a worker lives without
+-- a word; $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart; $6 the moments
+-- before which nothing can be: ends by state from 5, then expiries of leases.
 -- By ready_deadline, waiting_deadline, leased_expiry, done_end, key_end and event_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now

@@ -1,49 +1,15 @@
 //! The SQLite store writes, completes and removes neighbours in one statement: that each of them is treated as if alone.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tempfile::TempDir;
 use windlass::store::sqlite::{SqliteOptions, SqliteStore};
-use windlass::store::{ClaimRequest, Claimed, Retention, Save, Settled, Store, Upkeep};
+use windlass::store::{Claimed, Retention, Save, Settled, Store, Upkeep};
 use windlass::workflow::Submission;
-use windlass::{
-    Failure, JobId, JobSpec, Lease, LeaseToken, Limits, ManualClock, NewJob, Payload, Policies, QueueName, Settlement,
-    Stale, State, WorkerId,
-};
+use windlass::{Failure, JobId, Lease, LeaseToken, ManualClock, NewJob, Payload, Settlement, Stale, State};
 
-fn folder() -> (TempDir, PathBuf) {
-    let folder = TempDir::new().expect("a temporary folder");
-    let path = folder.path().join("jobs.db");
-    (folder, path)
-}
-
-fn spec(job: NewJob) -> JobSpec {
-    job.check(&Limits::default(), &Policies::default()).expect("a valid job")
-}
-
-fn plain() -> NewJob {
-    NewJob::new("test", Payload::default())
-}
-
-async fn enqueue(store: &SqliteStore, job: NewJob) -> windlass::Result<JobId> {
-    Ok(store.insert(Submission::new(vec![spec(job)])?).await?.jobs[0].id)
-}
-
-async fn claim(store: &SqliteStore, limit: usize) -> Vec<Claimed> {
-    let worker = WorkerId::new("w1").expect("a name");
-    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim")
-}
-
-async fn state(store: &SqliteStore, id: JobId) -> Option<State> {
-    store.find(&[id]).await.expect("find").remove(0).map(|job| job.state)
-}
-
-async fn assert_sound(store: &SqliteStore) {
-    assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
-}
+use crate::{assert_sound, claim, enqueue, folder, plain, spec, state};
 
 #[tokio::test]
 async fn neighbours_are_completed_each_under_its_own_lease() {

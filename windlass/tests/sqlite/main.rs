@@ -1,6 +1,8 @@
 //! What only the SQLite store has: a file that can be full, locked, damaged, shared and copied, and transactions of the
 //! application's own. What it has in common with other stores is in the conformance suite.
 
+mod batches;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
