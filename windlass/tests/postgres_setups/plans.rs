@@ -28,12 +28,12 @@ async fn fill(database: &tokio_postgres::Client, schema: &str) {
          select nextval('{schema}.seq'), gen_random_uuid(), 1, 2, 1, 9000000000000000, 1, '1', '{{}}'
          from generate_series(1, {ROWS} * 2);
          insert into {schema}.ready
-         select seq, id, lane, priority, 2, false, seq, deadline, visibility, 0, 0, 0, 0, 0, null, null, null, null, null
+         select seq, lane, priority, 2, false, seq, deadline, visibility, 0, 0, 0, 0, 0, null, null, null, null, null
          from {schema}.job where seq % 2 = 0;
          insert into {schema}.done (seq, lane, state, completed_at, version, attempt, failures, lost, generation)
          select seq, lane, 5, seq, 1, 1, 0, 0, 0 from {schema}.job where seq % 2 = 1;
          insert into {schema}.leased
-         select gen_random_uuid(), seq, lane, 2, false, gen_random_uuid(), 1, 9000000000000000 + seq, null, 1, 1, 0, 0, 0,
+         select seq, lane, 2, false, gen_random_uuid(), 1, 9000000000000000 + seq, null, 1, 1, 0, 0, 0,
              1, 1, null, null, 'w', null
          from {schema}.job where seq <= {LEASED};
          insert into {schema}.edge select seq, seq - 1, 0, true from {schema}.job where seq > 1 and seq <= {LEASED};

@@ -4,13 +4,12 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::Inner;
 use super::fault::Fault;
 use super::floors::Floor;
 use super::lanes::Lane;
 use super::link::Link;
 use super::row::Row;
-use super::rows;
+use super::{Inner, rows, tokens};
 use crate::job::{Lease, QueueName, WorkerId};
 use crate::store::answer::Claimed;
 use crate::store::request::ClaimRequest;
@@ -35,8 +34,9 @@ impl Inner {
         }
         let (time, worker) = (self.given_time(), request.worker.as_str());
         let lease_time = request.lease_time.map(rows::micros);
+        let common = tokens::draw();
         let rows = match (wanted.lanes.as_slice(), wanted.rooms.as_slice()) {
-            ([lane], [room]) => self.claim_lane(&link, request, *lane, limit.min(*room)).await?,
+            ([lane], [room]) => self.claim_lane(&link, request, *lane, limit.min(*room), common).await?,
             (lanes, rooms) => {
                 let statement = include_str!("sql/claim.sql");
                 let Wanted { places, numbers, .. } = &wanted;
@@ -44,13 +44,13 @@ impl Inner {
                 let rooms = rooms.to_vec();
                 link.query(
                     statement,
-                    &[&time, &worker, &lease_time, &lanes, places, numbers, &rooms, &limit, &SLACK, &random_part()],
+                    &[&time, &worker, &lease_time, &lanes, places, numbers, &rooms, &limit, &SLACK, &common],
                 )
                 .await?
             }
         };
         drop(link);
-        self.granted(&rows, &wanted, &request.worker)
+        self.granted(&rows, &wanted, &request.worker, common)
     }
 
     /// Claims from one lane: from its floor, and from the very front if that gave too little.
@@ -60,6 +60,7 @@ impl Inner {
         request: &ClaimRequest,
         lane: Lane,
         count: i32,
+        common: Uuid,
     ) -> Result<Vec<Row>, Fault> {
         let (time, worker) = (self.given_time(), request.worker.as_str());
         let lease_time = request.lease_time.map(rows::micros);
@@ -70,8 +71,7 @@ impl Inner {
             let left = count - small(found.len());
             let from = floor.to_vec();
             let statement = include_str!("sql/claim_lane.sql");
-            let rows =
-                link.query(statement, &[&time, &worker, &lease_time, &lane, &left, &from, &random_part()]).await?;
+            let rows = link.query(statement, &[&time, &worker, &lease_time, &lane, &left, &from, &common]).await?;
             self.floors.end(lane, &floor, begun.elapsed(), came(&rows));
             found.extend(rows);
             if floor == Floor::default() || small(found.len()) >= count {
@@ -81,10 +81,17 @@ impl Inner {
         }
     }
 
-    fn granted(&self, rows: &[Row], wanted: &Wanted<'_>, worker: &WorkerId) -> Result<Vec<Claimed>, Fault> {
+    fn granted(
+        &self,
+        rows: &[Row],
+        wanted: &Wanted<'_>,
+        worker: &WorkerId,
+        common: Uuid,
+    ) -> Result<Vec<Claimed>, Fault> {
         let mut jobs = Vec::with_capacity(rows.len());
         for row in rows {
-            let (seq, job, token) = rows::claimed(row, &self.lanes, worker)?;
+            let (seq, job) = rows::claimed(row, &self.lanes, worker)?;
+            let token = tokens::of(seq, common);
             let place = wanted.queues.iter().position(|queue| **queue == job.spec.queue);
             jobs.push((place, job.claim_order(u64::try_from(seq).unwrap_or_default()), job, token));
         }
@@ -120,12 +127,6 @@ impl Inner {
         }
         wanted
     }
-}
-
-/// What the tokens of one claim have in common; the rest of each is the job's number.
-fn random_part() -> String {
-    let mut digits = Uuid::new_v4().simple().to_string();
-    digits.split_off(12)
 }
 
 /// How far a claim came in each priority.

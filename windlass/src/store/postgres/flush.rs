@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::rows::{self, Entry};
+use super::tokens;
 use super::unit::{EVENT_PENDING, EVENT_QUIET, Unit};
 use crate::job::{Dependency, State};
 use crate::time::Timestamp;
@@ -16,8 +17,7 @@ impl Unit<'_> {
         self.update_wide().await?;
         let old: Vec<i64> = dirty.iter().copied().filter(|seq| !self.new.contains(seq)).collect();
         if !old.is_empty() {
-            let ids: Vec<uuid::Uuid> = old.iter().map(|seq| self.entry(*seq).job.id.as_uuid()).collect();
-            self.link.query(include_str!("sql/narrow_take.sql"), &[&old, &ids]).await?;
+            self.link.query(include_str!("sql/narrow_take.sql"), &[&old]).await?;
         }
         let mut homes: [Vec<Value>; 4] = Default::default();
         for seq in dirty {
@@ -86,7 +86,7 @@ impl Unit<'_> {
             Some(json!({
                 "seq": seq,
                 "version": attempt.lease_version,
-                "token": token.as_uuid(),
+                "token": tokens::stored(*token),
                 "number": attempt.number,
                 "generation": attempt.generation,
                 "outcome": attempt.outcome?.number(),
@@ -166,7 +166,6 @@ fn narrow(entry: &Entry) -> (usize, Value) {
     let job = &entry.job;
     let mut row = json!({
         "seq": entry.seq,
-        "id": job.id,
         "lane": entry.lane,
         "priority": job.effective_priority().number(),
         "state": job.state.number(),
@@ -206,7 +205,7 @@ fn narrow(entry: &Entry) -> (usize, Value) {
         State::Running => {
             let lease = job.lease.as_ref();
             set("scheduled_at", json!(at(job.scheduled_at)));
-            set("token", json!(entry.token));
+            set("token", json!(entry.token.map(tokens::stored)));
             set("expires_at", json!(lease.map(|lease| lease.expires_at.as_micros())));
             set("worker", json!(lease.map(|lease| lease.worker.as_str())));
             set("cancel", json!(job.cancel.as_ref().map(rows::json)));
@@ -215,7 +214,7 @@ fn narrow(entry: &Entry) -> (usize, Value) {
         State::Completed | State::Failed | State::DeadLetter | State::Cancelled => {
             set("scheduled_at", json!(at(job.scheduled_at)));
             set("completed_at", json!(at(job.completed_at)));
-            set("token", json!(entry.token));
+            set("token", json!(entry.token.map(tokens::stored)));
             set("worker", json!(entry.worker));
             set("reason", json!(job.reason.as_ref().map(rows::json)));
             set("result_type", json!(job.result.as_ref().and_then(|result| result.stored_content_type())));

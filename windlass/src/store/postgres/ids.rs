@@ -6,17 +6,19 @@
 //!
 //! The same is done in SQL by the function `enqueue`, so the mask is of a kind that PostgreSQL can compute.
 
+use std::collections::HashMap;
+
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
-use crate::job::JobId;
+use super::{Inner, tokens};
+use crate::job::{JobId, LeaseKey};
 
 /// Bits of an id behind the sequence: 74 random ones, the version and the variant.
-const REST_BITS: u32 = 80;
-const REST: u128 = (1 << REST_BITS) - 1;
+pub(super) const REST_BITS: u32 = 80;
+pub(super) const REST: u128 = (1 << REST_BITS) - 1;
 
 /// The secret of one schema's ids.
 pub(super) struct IdKey {
@@ -71,17 +73,38 @@ impl IdKey {
 impl Inner {
     /// Where the jobs with these ids are, if they exist.
     pub(super) async fn sequences(&self, link: &Link<'_>, ids: &[Uuid]) -> Result<Vec<i64>, Fault> {
-        let key = self.ids.get().expect("the key is read before the store is used");
+        let key = self.id_key();
         let mut seqs: Vec<i64> = ids.iter().map(|id| key.sequence(*id)).collect();
         if key.has_old {
             let rows = link.query(include_str!("sql/seq_find.sql"), &[&ids]).await?;
-            seqs.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
+            let old: HashMap<Uuid, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            for (seq, id) in seqs.iter_mut().zip(ids) {
+                *seq = old.get(id).copied().unwrap_or(*seq);
+            }
         }
         Ok(seqs)
     }
 
+    /// Where the jobs of these leases are, and whether each token is one of that job.
+    pub(super) async fn leased(&self, link: &Link<'_>, leases: &[LeaseKey]) -> Result<Vec<(i64, bool)>, Fault> {
+        let key = self.id_key();
+        let fits = |lease: &LeaseKey, seq: i64| (seq, tokens::sequence(lease.token) == seq);
+        let found = leases.iter().map(|lease| fits(lease, key.sequence(lease.job.as_uuid())));
+        let mut found: Vec<(i64, bool)> = found.collect();
+        if key.has_old && found.iter().any(|(_, fits)| !fits) {
+            let ids: Vec<Uuid> = leases.iter().map(|lease| lease.job.as_uuid()).collect();
+            let seqs = self.sequences(link, &ids).await?;
+            found = leases.iter().zip(seqs).map(|(lease, seq)| fits(lease, seq)).collect();
+        }
+        Ok(found)
+    }
+
     pub(super) fn draw_id(&self) -> Draw {
-        self.ids.get().expect("the key is read before the store is used").draw()
+        self.id_key().draw()
+    }
+
+    fn id_key(&self) -> &IdKey {
+        self.ids.get().expect("the key is read before the store is used")
     }
 }
 

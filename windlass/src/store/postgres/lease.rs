@@ -5,34 +5,41 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
-use super::rows;
-use crate::job::{CancelAsked, LeaseKey, Stale};
+use super::{Inner, rows, tokens};
+use crate::job::{CancelAsked, JobId, LeaseKey, LeaseToken, Stale};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
 
-/// What is known of the leases on some jobs.
+/// What is known of the leases on some jobs: the token, the expiry and the time.
 struct Fences {
-    held: HashMap<Uuid, (Uuid, i64, i64)>,
+    held: HashMap<JobId, (LeaseToken, i64, i64)>,
 }
 
 impl Fences {
     /// Why a lease does not hold. One that does after all was being moved just then, and is looked at again.
     fn stale(&self, key: &LeaseKey) -> Result<Stale, Fault> {
-        let held = self.held.get(&key.job.as_uuid());
+        let held = self.held.get(&key.job);
         let expires_at = held.map(|(_, expires_at, _)| rows::time(*expires_at));
         let now = held.map_or(0, |(_, _, now)| *now);
-        let matches = held.is_some_and(|(token, _, _)| *token == key.token.as_uuid());
+        let matches = held.is_some_and(|(token, _, _)| *token == key.token);
         Stale::check(held.is_some(), expires_at, rows::time(now), matches).err().ok_or(Fault::Overtaken)
     }
 }
 
 impl Inner {
-    async fn fences(&self, link: &Link<'_>, jobs: Vec<Uuid>) -> Result<Fences, Fault> {
-        let rows = link.query(include_str!("sql/fence.sql"), &[&self.given_time(), &jobs]).await?;
-        let held = rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2), row.get(3))));
+    async fn fences(&self, link: &Link<'_>, jobs: impl Iterator<Item = JobId>) -> Result<Fences, Fault> {
+        let ids: Vec<Uuid> = jobs.map(JobId::as_uuid).collect();
+        if ids.is_empty() {
+            return Ok(Fences { held: HashMap::new() });
+        }
+        let seqs = self.sequences(link, &ids).await?;
+        let rows = link.query(include_str!("sql/fence.sql"), &[&self.given_time(), &seqs, &ids]).await?;
+        let held = rows.iter().map(|row| {
+            let token = tokens::of(row.get(1), row.get(2));
+            (JobId::from_uuid(row.get(0)), (token, row.get(3), row.get(4)))
+        });
         Ok(Fences { held: held.collect() })
     }
 
@@ -44,27 +51,27 @@ impl Inner {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sorted: Vec<(Uuid, Uuid)> = leases.iter().map(|key| (key.job.as_uuid(), key.token.as_uuid())).collect();
-        sorted.sort_unstable();
-        let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = sorted.into_iter().unzip();
         let link = self.link().await?;
+        let places = self.leased(&link, leases).await?;
+        let fitting = places.iter().zip(leases).filter(|((_, fits), _)| *fits);
+        let mut sorted: Vec<(i64, Uuid)> = fitting.map(|((seq, _), key)| (*seq, tokens::stored(key.token))).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let (seqs, stored): (Vec<i64>, Vec<Uuid>) = sorted.into_iter().unzip();
         let (time, lease_time) = (self.given_time(), lease_time.map(rows::micros));
-        let rows = link.query(include_str!("sql/extend.sql"), &[&time, &lease_time, &ids, &tokens]).await?;
-        let mut held: HashMap<(Uuid, Uuid), (Duration, Option<CancelAsked>)> = HashMap::with_capacity(rows.len());
+        let rows = link.query(include_str!("sql/extend.sql"), &[&time, &lease_time, &seqs, &stored]).await?;
+        let mut held: HashMap<LeaseToken, (Duration, Option<CancelAsked>)> = HashMap::with_capacity(rows.len());
         for row in &rows {
             let cancel: Option<&str> = row.get(2);
             let left = Duration::from_micros(u64::try_from(row.get::<_, i64>(1)).unwrap_or_default());
             let cancel = cancel.map(serde_json::from_str).transpose()?;
-            held.insert((row.get(0), row.get(3)), (left, cancel));
+            held.insert(tokens::of(row.get(0), row.get(3)), (left, cancel));
         }
-        let name = |key: &LeaseKey| (key.job.as_uuid(), key.token.as_uuid());
-        let lost: Vec<Uuid> =
-            leases.iter().filter(|key| !held.contains_key(&name(key))).map(|key| key.job.as_uuid()).collect();
-        let fences = match lost.is_empty() {
-            true => Fences { held: HashMap::new() },
-            false => self.fences(&link, lost).await?,
-        };
-        let answers = leases.iter().map(|key| match held.get(&name(key)) {
+        let held = |key: &LeaseKey, fits: bool| held.get(&key.token).filter(|_| fits);
+        let all = || leases.iter().zip(&places).map(|(key, (_, fits))| (key, *fits));
+        let lost = all().filter(|(key, fits)| held(key, *fits).is_none()).map(|(key, _)| key.job);
+        let fences = self.fences(&link, lost).await?;
+        let answers = all().map(|(key, fits)| match held(key, fits) {
             Some((expires_in, cancel)) => Ok(Extended::Held { expires_in: *expires_in, cancel: cancel.clone() }),
             None => fences.stale(key).map(Extended::Lost),
         });
@@ -75,8 +82,10 @@ impl Inner {
         if saves.is_empty() {
             return Ok(Vec::new());
         }
-        let merged = Merged::of(saves);
         let mut link = self.link().await?;
+        let keys: Vec<LeaseKey> = saves.iter().map(Save::key).collect();
+        let places = self.leased(&link, &keys).await?;
+        let merged = Merged::of(saves, &places);
         link.begin().await?;
         match self.save_in(&link, saves, &merged).await {
             Ok(answers) => {
@@ -97,13 +106,9 @@ impl Inner {
         merged: &Merged<'_>,
     ) -> Result<Vec<Result<(), Stale>>, Fault> {
         let held = merged.write(self, link).await?;
-        let is_held = |key: &LeaseKey| held.contains(&(key.job.as_uuid(), key.token.as_uuid()));
-        let lost = saves.iter().map(Save::key).filter(|key| !is_held(key)).map(|key| key.job.as_uuid());
-        let lost: Vec<Uuid> = lost.collect();
-        let fences = match lost.is_empty() {
-            true => Fences { held: HashMap::new() },
-            false => self.fences(link, lost).await?,
-        };
+        let is_held = |key: &LeaseKey| merged.places.get(key).is_some_and(|place| held.contains(&merged.lease(*place)));
+        let lost = saves.iter().map(Save::key).filter(|key| !is_held(key)).map(|key| key.job);
+        let fences = self.fences(link, lost).await?;
         let answer = |key: LeaseKey| if is_held(&key) { Ok(Ok(())) } else { fences.stale(&key).map(Err) };
         saves.iter().map(|save| answer(save.key())).collect()
     }
@@ -113,7 +118,7 @@ impl Inner {
 #[derive(Default)]
 struct Merged<'s> {
     places: HashMap<LeaseKey, usize>,
-    ids: Vec<Uuid>,
+    seqs: Vec<i64>,
     tokens: Vec<Uuid>,
     checkpoints: Vec<Option<&'s [u8]>>,
     progress: Vec<Option<String>>,
@@ -122,18 +127,20 @@ struct Merged<'s> {
 }
 
 impl<'s> Merged<'s> {
-    fn of(saves: &'s [Save]) -> Self {
+    /// Takes where each lease is, and whether its token fits.
+    fn of(saves: &'s [Save], places: &[(i64, bool)]) -> Self {
         let mut merged = Merged::default();
-        let mut sorted: Vec<&Save> = saves.iter().collect();
-        sorted.sort_by_key(|save| save.key().job);
-        for save in sorted {
+        let fitting = saves.iter().zip(places).filter(|(_, (_, fits))| *fits);
+        let mut sorted: Vec<(i64, &Save)> = fitting.map(|(save, (seq, _))| (*seq, save)).collect();
+        sorted.sort_by_key(|(seq, _)| *seq);
+        for (seq, save) in sorted {
             let key = save.key();
             let place = *merged.places.entry(key).or_insert_with(|| {
-                merged.ids.push(key.job.as_uuid());
-                merged.tokens.push(key.token.as_uuid());
+                merged.seqs.push(seq);
+                merged.tokens.push(tokens::stored(key.token));
                 merged.checkpoints.push(None);
                 merged.progress.push(None);
-                merged.ids.len() - 1
+                merged.seqs.len() - 1
             });
             if let Some(checkpoint) = save.new_checkpoint() {
                 merged.checkpoints[place] = Some(checkpoint);
@@ -149,19 +156,24 @@ impl<'s> Merged<'s> {
         merged
     }
 
+    /// The sequence and what is stored of the token.
+    fn lease(&self, place: usize) -> (i64, Uuid) {
+        (self.seqs[place], self.tokens[place])
+    }
+
     /// Writes them, and gives the leases that hold.
-    async fn write(&self, store: &Inner, link: &Link<'_>) -> Result<HashSet<(Uuid, Uuid)>, Fault> {
+    async fn write(&self, store: &Inner, link: &Link<'_>) -> Result<HashSet<(i64, Uuid)>, Fault> {
         let time = store.given_time();
         let parameters: [super::link::Parameter<'_>; 5] =
-            [&time, &self.ids, &self.tokens, &self.checkpoints, &self.progress];
+            [&time, &self.seqs, &self.tokens, &self.checkpoints, &self.progress];
         let rows = link.query(include_str!("sql/save.sql"), &parameters).await?;
+        let held = rows.iter().map(|row| ((row.get(0), row.get(3)), (row.get(1), row.get(2))));
+        let held: HashMap<(i64, Uuid), (i64, i64)> = held.collect();
         if !self.log_lines.is_empty() {
-            let held: HashMap<(Uuid, Uuid), (i64, i64, i64)> =
-                rows.iter().map(|row| ((row.get(0), row.get(4)), (row.get(1), row.get(2), row.get(3)))).collect();
             let (mut seqs, mut versions, mut times, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             for (place, line) in self.log_places.iter().zip(&self.log_lines) {
-                if let Some((seq, version, now)) = held.get(&(self.ids[*place], self.tokens[*place])) {
-                    seqs.push(*seq);
+                if let Some((version, now)) = held.get(&self.lease(*place)) {
+                    seqs.push(self.seqs[*place]);
                     versions.push(*version);
                     times.push(*now);
                     lines.push(*line);
@@ -170,6 +182,6 @@ impl<'s> Merged<'s> {
             link.execute(include_str!("sql/log_put.sql"), &[&seqs, &versions, &times, &lines]).await?;
             link.execute(include_str!("sql/log_cut.sql"), &[&seqs, &versions]).await?;
         }
-        Ok(rows.iter().map(|row| (row.get(0), row.get(4))).collect())
+        Ok(held.into_keys().collect())
     }
 }

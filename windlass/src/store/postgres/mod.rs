@@ -36,6 +36,7 @@ mod small;
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 mod sqlx;
 mod tls;
+mod tokens;
 mod unit;
 mod upkeep;
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::fault::Fault;
 use super::lanes::{Lane, Lanes};
 use super::row::Row;
+use super::tokens;
 use crate::error::Error;
 use crate::job::{
     AttemptId, AttemptRecord, Category, Dependency, Failure, FailureRecord, Firing, JobId, JobOptions, JobRecord,
@@ -156,13 +157,13 @@ fn lease(row: &Row, version: u64) -> Result<LeaseInfo, Fault> {
     Ok(LeaseInfo { version, expires_at: time(row.get("expires_at")), worker })
 }
 
-/// A job that a claim has just taken, with its token.
-pub(super) fn claimed(row: &Row, lanes: &Lanes, worker: &WorkerId) -> Result<(i64, JobRecord, LeaseToken), Fault> {
+/// A job that a claim has just taken, with its sequence.
+pub(super) fn claimed(row: &Row, lanes: &Lanes, worker: &WorkerId) -> Result<(i64, JobRecord), Fault> {
     let mut job = skeleton(row, lanes, row.get("lane"))?;
     job.updated_at = job.started_at.unwrap_or(job.created_at);
     let (version, expires_at) = (job.lease_version, time(row.get("expires_at")));
     job.lease = Some(LeaseInfo { version, expires_at, worker: worker.clone() });
-    Ok((row.get("seq"), job, LeaseToken::from_uuid(row.get("token"))))
+    Ok((row.get("seq"), job))
 }
 
 /// A row of the view `record`.
@@ -211,11 +212,12 @@ pub(super) fn entry(row: &Row, lanes: &Lanes, now: Timestamp) -> Result<Entry, F
         any: row.get::<_, Option<bool>>("waits_any").unwrap_or_default(),
     };
     let worker: Option<&str> = row.get("worker");
+    let seq = row.get("seq");
     Ok(Entry {
-        seq: row.get("seq"),
+        seq,
         lane,
         job,
-        token: row.get::<_, Option<Uuid>>("token").map(LeaseToken::from_uuid),
+        token: row.get::<_, Option<Uuid>>("token").map(|stored| tokens::of(seq, stored)),
         worker: worker.map(WorkerId::new).transpose()?,
         slow: row.get("slow"),
         waits,

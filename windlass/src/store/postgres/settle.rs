@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
 use super::plan::{Origin, Plan};
-use super::rows;
 use super::unit::{Unit, kind_number, kind_of};
+use super::{Inner, rows, tokens};
 use crate::error::Error;
 use crate::job::{DependencyKind, JobId, LeaseKey, Outcome, Settlement, Stale, State, Verdict};
 use crate::store::answer::{InsertedJob, Settled, Wake};
@@ -33,23 +32,32 @@ impl Inner {
         link: &Link<'_>,
         settlements: &[Settlement],
     ) -> Result<(Vec<Option<Settled>>, Vec<Wake>), Fault> {
-        let columns = Columns::of(settlements);
+        let keys: Vec<LeaseKey> = settlements.iter().map(Settlement::key).collect();
+        let columns = Columns::of(settlements, &self.leased(link, &keys).await?);
         let mut answers: Vec<Option<Settled>> = settlements.iter().map(|_| None).collect();
         let mut hints = Vec::new();
-        if columns.ids.is_empty() {
+        if columns.seqs.is_empty() {
             return Ok((answers, hints));
         }
         let time = self.given_time();
-        let rows = link.query(include_str!("sql/settle.sql"), &columns.with(&time)).await?;
+        if columns.are_completions() {
+            let rows = link.query(include_str!("sql/complete.sql"), &columns.with_results(&time)).await?;
+            for seq in rows.iter().flat_map(|row| row.get::<_, Vec<i64>>(1)) {
+                let Some(place) = columns.place(seq) else { continue };
+                answers[place] = Some(Settled::Applied(State::Completed));
+                hints.push(Wake::Ended(keys[place].job));
+            }
+            return Ok((answers, hints));
+        }
+        let rows = link.query(include_str!("sql/settle.sql"), &columns.with_kinds(&time)).await?;
         for row in &rows {
-            let (id, next, lane): (Uuid, i16, i32) = (row.get(0), row.get(1), row.get(2));
+            let (seq, next, lane): (i64, i16, i32) = (row.get(0), row.get(1), row.get(2));
             let next = u8::try_from(next).ok().and_then(State::from_number);
             let next = next.ok_or_else(|| rows::corrupt("a state that is none"))?;
-            if let Some(place) = columns.places.get(&id) {
-                answers[*place] = Some(Settled::Applied(next));
-            }
+            let Some(place) = columns.place(seq) else { continue };
+            answers[place] = Some(Settled::Applied(next));
             if next.is_terminal() {
-                hints.push(Wake::Ended(JobId::from_uuid(id)));
+                hints.push(Wake::Ended(keys[place].job));
             } else if let Some((queue, _)) = self.lanes.name(lane) {
                 hints.push(Wake::Scheduled(queue));
             }
@@ -61,91 +69,103 @@ impl Inner {
 /// The settlements that one statement can write, a column for each field.
 #[derive(Default)]
 struct Columns<'s> {
-    places: HashMap<Uuid, usize>,
-    ids: Vec<Uuid>,
+    /// Sorted: everybody locks leases in one order.
+    seqs: Vec<i64>,
+    /// Which settlement each is.
+    places: Vec<usize>,
     tokens: Vec<Uuid>,
+    /// Nothing at all where nobody gave a result.
     results: Vec<Option<&'s [u8]>>,
+    result_types: Vec<Option<&'s str>>,
     kinds: Vec<i32>,
-    known: HashMap<Kind<'s>, i32>,
+    known: Vec<Kind<'s>>,
     outcomes: Vec<i16>,
     next: Vec<i16>,
     delays: Vec<Option<i64>>,
     counted: Vec<i32>,
     failures: Vec<Option<String>>,
     reasons: Vec<Option<String>>,
-    result_types: Vec<Option<&'s str>>,
+    kind_result_types: Vec<Option<&'s str>>,
 }
 
 /// What settlements may have in common.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq)]
 struct Kind<'s> {
-    outcome: i16,
-    next: i16,
-    delay: Option<i64>,
-    counted: bool,
-    failure: Option<String>,
-    reason: Option<String>,
+    outcome: Outcome,
+    next: State,
+    verdict: &'s Verdict,
     result_type: Option<&'s str>,
 }
 
 impl<'s> Columns<'s> {
-    fn of(settlements: &'s [Settlement]) -> Self {
+    /// Takes where the job of each settlement is, and whether its token fits.
+    fn of(settlements: &'s [Settlement], leased: &[(i64, bool)]) -> Self {
         let mut columns = Columns::default();
-        let mut times: HashMap<JobId, u32> = HashMap::with_capacity(settlements.len());
-        for settlement in settlements {
-            *times.entry(settlement.key().job).or_default() += 1;
-        }
-        // Everybody locks leases in one order.
-        let mut sorted: Vec<(usize, &Settlement)> = settlements.iter().enumerate().collect();
-        sorted.sort_by_key(|(_, settlement)| settlement.key().job);
-        for (place, settlement) in sorted {
-            let LeaseKey { job, token } = settlement.key();
+        let mut sorted: Vec<(i64, usize)> = leased.iter().enumerate().map(|(place, (seq, _))| (*seq, place)).collect();
+        sorted.sort_unstable();
+        let has_results = settlements.iter().any(|settlement| settlement.result().is_some());
+        for (number, (seq, place)) in sorted.iter().enumerate() {
+            let settlement = &settlements[*place];
             let verdict: &Verdict = settlement.verdict(false);
             let Ok(next) = State::Running.after(verdict.event) else { continue };
             // What is said twice of one job is settled in the order in which it is said.
-            if !settlement.children().is_empty() || times[&job] > 1 {
+            let is_same = |other: Option<&(i64, usize)>| other.is_some_and(|(other, _)| other == seq);
+            let repeated = is_same(sorted.get(number + 1)) || number > 0 && is_same(sorted.get(number - 1));
+            if !leased[*place].1 || repeated || !settlement.children().is_empty() {
                 continue;
             }
             let result = settlement.result().filter(|_| next == State::Completed);
-            columns.places.insert(job.as_uuid(), place);
-            columns.ids.push(job.as_uuid());
-            columns.tokens.push(token.as_uuid());
-            columns.results.push(result.map(|result| result.as_bytes().as_ref()));
-            let kind = columns.kind(Kind {
-                outcome: i16::from(settlement.outcome().number()),
-                next: i16::from(next.number()),
-                delay: verdict.delay.map(rows::micros),
-                counted: verdict.counted,
-                failure: verdict.failure.as_ref().map(rows::failure_text),
-                reason: verdict.reason.as_ref().map(rows::json),
-                result_type: result.and_then(|result| result.stored_content_type()),
-            });
+            let result_type = result.and_then(|result| result.stored_content_type());
+            columns.seqs.push(*seq);
+            columns.places.push(*place);
+            columns.tokens.push(tokens::stored(settlement.key().token));
+            if has_results {
+                columns.results.push(result.map(|result| result.as_bytes().as_ref()));
+                columns.result_types.push(result_type);
+            }
+            let kind = columns.kind(Kind { outcome: settlement.outcome(), next, verdict, result_type });
             columns.kinds.push(kind);
         }
         columns
     }
 
-    /// The place of a kind, from 1 as in SQL.
+    /// The number of a kind, from 1 as in SQL: that of the last job or another of the last few, or a new one.
     fn kind(&mut self, kind: Kind<'s>) -> i32 {
-        if let Some(place) = self.known.get(&kind) {
-            return *place;
+        const LOOKED_AT: usize = 8;
+        let number = |place: usize| i32::try_from(place + 1).unwrap_or(i32::MAX);
+        if let Some(back) = self.known.iter().rev().take(LOOKED_AT).position(|known| *known == kind) {
+            return number(self.known.len() - 1 - back);
         }
-        self.outcomes.push(kind.outcome);
-        self.next.push(kind.next);
-        self.delays.push(kind.delay);
-        self.counted.push(i32::from(kind.counted));
-        self.failures.push(kind.failure.clone());
-        self.reasons.push(kind.reason.clone());
-        self.result_types.push(kind.result_type);
-        let place = i32::try_from(self.outcomes.len()).unwrap_or(i32::MAX);
-        self.known.insert(kind, place);
-        place
+        let verdict = kind.verdict;
+        self.outcomes.push(i16::from(kind.outcome.number()));
+        self.next.push(i16::from(kind.next.number()));
+        self.delays.push(verdict.delay.map(rows::micros));
+        self.counted.push(i32::from(verdict.counted));
+        self.failures.push(verdict.failure.as_ref().map(rows::failure_text));
+        self.reasons.push(verdict.reason.as_ref().map(rows::json));
+        self.kind_result_types.push(kind.result_type);
+        self.known.push(kind);
+        number(self.known.len() - 1)
     }
 
-    fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 12] {
+    /// Whether all of them have succeeded.
+    fn are_completions(&self) -> bool {
+        self.known.iter().all(|kind| kind.next == State::Completed && kind.outcome == Outcome::Completed)
+    }
+
+    /// Which settlement is of this job.
+    fn place(&self, seq: i64) -> Option<usize> {
+        self.seqs.binary_search(&seq).ok().map(|number| self.places[number])
+    }
+
+    fn with_results<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 5] {
+        [time, &self.seqs, &self.tokens, &self.results, &self.result_types]
+    }
+
+    fn with_kinds<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 12] {
         [
             time,
-            &self.ids,
+            &self.seqs,
             &self.tokens,
             &self.results,
             &self.kinds,
@@ -155,7 +175,7 @@ impl<'s> Columns<'s> {
             &self.counted,
             &self.failures,
             &self.reasons,
-            &self.result_types,
+            &self.kind_result_types,
         ]
     }
 }
@@ -224,8 +244,9 @@ impl Unit<'_> {
         if self.closed.iter().any(closed) {
             return Ok(true);
         }
-        let parameters: [super::link::Parameter<'_>; 3] = [&seq, &key.token.as_uuid(), &i16::from(outcome.number())];
-        Ok(!self.link.query(include_str!("sql/attempt_same.sql"), &parameters).await?.is_empty())
+        let parameters: [super::link::Parameter<'_>; 2] = [&seq, &i16::from(outcome.number())];
+        let rows = self.link.query(include_str!("sql/attempt_same.sql"), &parameters).await?;
+        Ok(rows.iter().any(|row| tokens::of(seq, row.get(0)) == key.token))
     }
 
     /// Refuses children that cannot be stored, before anything is written.

@@ -4,7 +4,7 @@ from windlass.job j
 cross join lateral (
     select
         (select count(*) from windlass.ready r where r.seq = j.seq)
-        + (select count(*) from windlass.leased l where l.id = j.id)
+        + (select count(*) from windlass.leased l where l.seq = j.seq)
         + (select count(*) from windlass.waiting w where w.seq = j.seq)
         + (select count(*) from windlass.done d where d.seq = j.seq) as places
 ) n
@@ -39,7 +39,7 @@ cross join lateral (
     select 'its deadline is not the one it is held to'
     from windlass.record r
     left join windlass.ready a on a.seq = r.seq
-    left join windlass.leased b on b.id = r.id
+    left join windlass.leased b on b.seq = r.seq
     left join windlass.waiting c on c.seq = r.seq
     where r.seq = j.seq and r.state < 5 and coalesce(a.deadline, b.deadline, c.deadline) is distinct from r.deadline
 ) p

@@ -2,8 +2,8 @@
 -- them in claim order as are wanted and nobody else holds, and moves their rows from ready to leased.
 -- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout;
 -- $4 lanes; $5 the place of each lane's queue in the call; $6 the places, each once; $7 how many of each place;
--- $8 how many in all; $9 how many more to look at than are wanted, because others may hold some; $10 the random part
--- of the tokens, 20 hexadecimal digits: drawing each token here would cost a third of the claim.
+-- $8 how many in all; $9 how many more to look at than are wanted, because others may hold some; $10 the part
+-- that the tokens have in common.
 -- By ready_claim, then by place in the table; job_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -41,20 +41,22 @@ pick as materialized (
 taken as (
     delete from windlass.ready
     where ctid = any(array(select spot from pick))
-    returning *
+    returning seq, lane, priority, slow, due, deadline, visibility, version, attempt, failures, lost, generation,
+        failed_at, failure
 ),
 held as (
     insert into windlass.leased
     select
-        t.id, t.seq, t.lane, t.priority, t.slow, (lpad(to_hex(t.seq), 12, '0') || $10::text)::uuid, t.version + 1,
+        t.seq, t.lane, t.priority, t.slow, $10::uuid, t.version + 1,
         least((select now from clock) + coalesce($3::bigint, t.visibility), t.deadline),
         t.deadline, t.visibility, t.attempt + 1, t.failures, t.lost, t.generation, t.due,
         (select now from clock), t.failed_at, t.failure, $2::text, null
     from taken t
-    returning *
+    returning seq, lane, priority, version, expires_at, attempt, failures, lost, generation, scheduled_at, started_at,
+        failed_at, failure
 )
 select
-    h.seq, h.id, h.lane, h.token, h.version, h.expires_at, h.attempt, h.failures, h.lost, h.generation,
+    h.seq, j.id, h.lane, h.version, h.expires_at, h.attempt, h.failures, h.lost, h.generation,
     h.scheduled_at, h.started_at, h.failed_at, h.failure, j.priority, j.inherited, j.created_at, j.deadline,
     j.content_type, j.payload, j.options, j.depends_on, j.workflow, j.schedule, j.slot, j.spawned_by,
     j.progress, j.checkpoint, h.priority as claimed_priority

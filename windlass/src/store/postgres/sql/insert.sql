@@ -31,7 +31,7 @@ stored as (
 placed as (
     insert into windlass.ready
     select
-        n.seq, n.id, n.lane, n.priority, case when n.run_at is null then 2 else 1 end, n.slow,
+        n.seq, n.lane, n.priority, case when n.run_at is null then 2 else 1 end, n.slow,
         coalesce(n.run_at, n.now), n.deadline, n.visibility, 0, 0, 0, 0, 0,
         null, case when n.run_at is null then null else n.now end, null, null, null
     from new n

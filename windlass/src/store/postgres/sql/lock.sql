@@ -1,11 +1,9 @@
 -- Holds jobs that the hot path could move: their rows in ready and leased. $1 sequences.
--- By ready_pkey, job_pkey and leased_pkey.
+-- By ready_pkey and leased_pkey.
 with r as (
     select seq from windlass.ready where seq = any($1::bigint[]) order by seq for update
 ),
 l as (
-    select seq from windlass.leased
-    where id = any(array(select id from windlass.job where seq = any($1::bigint[])))
-    order by id for update
+    select seq from windlass.leased where seq = any($1::bigint[]) order by seq for update
 )
 select seq from r union all select seq from l

@@ -1,17 +1,17 @@
 -- Keeps checkpoints and progress of attempts whose lease holds, and gives those (rule L2).
--- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 checkpoints and $5 progress, null to keep.
+-- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 checkpoints and $5 progress, null to keep.
 -- By leased_pkey and job_pkey.
 -- The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later reads all.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 held as materialized (
-    select f.id, f.seq, f.version, f.token, i.checkpoint, i.progress
-    from unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::text[]) as i(id, token, checkpoint, progress)
+    select f.seq, f.version, i.token, i.checkpoint, i.progress
+    from unnest($2::bigint[], $3::uuid[], $4::bytea[], $5::text[]) as i(seq, token, checkpoint, progress)
     cross join lateral (
-        select l.id, l.seq, l.version, l.token
+        select l.seq, l.version
         from windlass.leased l
-        where l.id = i.id and l.token = i.token and l.expires_at + 0 > (select now from clock)
+        where l.seq = i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock)
         for update
     ) f
 ),
@@ -21,4 +21,4 @@ kept as (
     from held h
     where j.seq = h.seq and (h.progress is not null or h.checkpoint is not null)
 )
-select h.id, h.seq, h.version, (select now from clock), h.token from held h
+select h.seq, h.version, (select now from clock), h.token from held h

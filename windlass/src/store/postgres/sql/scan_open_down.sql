@@ -1,7 +1,7 @@
 -- The sequences of jobs that have not ended, the newest first, and where to go on if there may be more.
 -- $1 beyond this sequence; $2 how many rows to look at; $3 queue; $4 type; $5 submitted from and $6 before;
 -- $7 schedule; $8 workflow; $9 states; $10 whether the oldest come first. What is null or empty is not asked for.
--- By ready_pkey, waiting_pkey, and the whole of leased, which is small.
+-- By ready_pkey, waiting_pkey and leased_pkey.
 with seen as materialized (
     select o.seq
     from (

@@ -1,28 +1,17 @@
 -- Ends attempts that have no consequences for other jobs (rule L2: fenced in the statement that writes). Rows that are
 -- marked slow are left alone, and so is every lease that does not hold: what is not returned was not changed.
--- $1 the time, null for the server's; $2 jobs, sorted; $3 tokens; $4 results; $5 for each the place in what follows, from
--- 1: $6 outcomes; $7 next states; $8 delays; $9 whether it counts as a failure; $10 failures; $11 reasons; $12 content
--- types of results. Most attempts end alike, and taking apart an array costs more than looking into one.
--- By leased_pkey, then by place in the table: a join with the table would walk over everything that is dead in it.
--- The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later reads all.
--- Nothing is locked first: a row that another transaction changes meanwhile is not where it was found, and is left alone.
+-- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 results; $5 for each the place in what follows,
+-- from 1: $6 outcomes; $7 next states; $8 delays; $9 whether it counts as a failure; $10 failures; $11 reasons;
+-- $12 content types of results. Most attempts end alike, and taking apart an array costs more than looking into one.
+-- By leased_pkey. The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later
+-- reads all.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
-held as materialized (
-    select f.spot, i.result, i.kind
-    from unnest($2::uuid[], $3::uuid[], $4::bytea[], $5::int[]) as i(id, token, result, kind)
-    cross join lateral (
-        select l.ctid as spot
-        from windlass.leased l
-        where l.id = i.id and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
-        offset 0
-    ) f
-),
 gone as (
     delete from windlass.leased l
-    using held i
-    where l.ctid = i.spot
+    using unnest($2::bigint[], $3::uuid[], $4::bytea[], $5::int[]) as i(seq, token, result, kind)
+    where l.seq = i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
     returning l.*, i.result,
         ($6::smallint[])[i.kind] as outcome, ($7::smallint[])[i.kind] as next, ($8::bigint[])[i.kind] as delay,
         ($9::int[])[i.kind] as counted, ($10::text[])[i.kind] as said, ($11::text[])[i.kind] as reason,
@@ -42,8 +31,8 @@ ended as (
 back as (
     insert into windlass.ready
     select
-        g.seq, g.id, g.lane, g.priority, g.next, g.slow, c.now + coalesce(g.delay, 0), g.deadline, g.visibility,
-        g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
+        g.seq, g.lane, g.priority, g.next, g.slow, c.now + coalesce(g.delay, 0), g.deadline, g.visibility, g.version,
+        g.attempt, g.failures + g.counted, g.lost, g.generation,
         case when g.next = 2 then null else g.scheduled_at end, case when g.next = 2 then null else c.now end,
         g.started_at, case when g.said is null then g.failed_at else c.now end, coalesce(g.said, g.failure)
     from gone g, clock c
@@ -71,4 +60,4 @@ told as (
     where g.next >= 5
     group by c.now, g.lane, g.next
 )
-select g.id, g.next, g.lane from gone g
+select g.seq, g.next, g.lane from gone g
