@@ -115,7 +115,7 @@ impl PostgresStore {
 
     async fn enqueue_plain(&self, users: &Link<'_>, submission: &Submission) -> Result<Inserted, Fault> {
         let columns = Columns::of(submission.jobs().iter(), &self.inner)?;
-        let rows = users.query(include_str!("sql/insert.sql"), &columns.with(&self.inner.given_time())).await?;
+        let rows = columns.store(users, &self.inner.given_time()).await?;
         let Some((now, ids)) = columns.stored(&rows)? else {
             return Err(Error::invalid("run_at", "lies beyond the job's lifetime").into());
         };

@@ -1,37 +1,23 @@
-//! Enqueueing. What waits for nothing but perhaps a time is stored by one statement, and the calls of one process that
-//! come while a statement is under way share the next. The rest goes the slow path.
+//! Enqueueing. What waits for nothing but perhaps a time is stored by one statement, which calls of one process
+//! [share](super::share). The rest goes the slow path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-
-use tokio::sync::{mpsc, oneshot};
 
 use super::Inner;
 use super::fault::{Fault, Tries};
 use super::ids::Draw;
 use super::keyed::is_keyed;
 use super::lanes::Lane;
+use super::link::Link;
 use super::row::Row;
 use super::rows;
-use crate::error::{Error, Result};
+use super::share::Shared;
+use crate::error::Result;
 use crate::job::{JobId, JobSpec, Priority, RunAt, State};
 use crate::store::answer::{Inserted, InsertedJob, Wake};
 use crate::time::Timestamp;
 use crate::workflow::Submission;
-
-/// Most jobs in one shared statement: enough for the best rate, short enough to keep the wait low.
-const SHARED_MAX: usize = 1000;
-/// Most payload bytes in one shared statement.
-const SHARED_BYTES_MAX: usize = 8 << 20;
-
-/// How often the callers of a shared statement are let go first, before the next is put together.
-const YIELDS: usize = 3;
-
-/// A call that waits for its statement.
-pub(super) struct Call {
-    submission: Submission,
-    answer: oneshot::Sender<Option<Result<Inserted>>>,
-}
 
 /// Whether one statement can store it.
 pub(super) fn is_plain(submission: &Submission) -> bool {
@@ -43,71 +29,30 @@ pub(super) fn is_flat(submission: &Submission) -> bool {
     submission.workflow_name().is_none() && submission.jobs().iter().all(|spec| spec.depends_on.is_empty())
 }
 
-fn bytes(submission: &Submission) -> usize {
-    submission.jobs().iter().map(|spec| spec.payload.len()).sum()
-}
-
-fn attempted(count: usize) -> String {
+pub(super) fn attempted(count: usize) -> String {
     if count == 1 { "enqueue a job".to_owned() } else { format!("enqueue {count} jobs") }
 }
 
-/// Stores calls as they come, several at a time, until the store is dropped.
-pub(super) async fn share(store: Arc<Inner>, mut calls: mpsc::UnboundedReceiver<Call>) {
-    let mut waiting: Option<Call> = None;
-    loop {
-        let first = match waiting.take() {
-            Some(call) => call,
-            None => match calls.recv().await {
-                Some(call) => call,
-                None => return,
-            },
-        };
-        let (mut jobs, mut size) = (first.submission.jobs().len(), bytes(&first.submission));
-        let mut together = vec![first];
-        while jobs < SHARED_MAX && size < SHARED_BYTES_MAX {
-            let Ok(call) = calls.try_recv() else { break };
-            jobs += call.submission.jobs().len();
-            size += bytes(&call.submission);
-            if jobs > SHARED_MAX || size > SHARED_BYTES_MAX {
-                waiting = Some(call);
-                break;
-            }
-            together.push(call);
-        }
-        let callers = together.len();
-        store.store_together(together).await;
-        // Whoever had company will have it again: those who were answered come back with their next job at once.
-        for _ in 0..if callers > 1 { YIELDS } else { 0 } {
-            tokio::task::yield_now().await;
-        }
-    }
-}
-
 impl Inner {
-    pub(super) async fn insert(
-        self: &Arc<Self>,
-        calls: &mpsc::UnboundedSender<Call>,
-        submission: Submission,
-    ) -> Result<Inserted> {
+    pub(super) async fn insert(self: &Arc<Self>, shared: &Shared, submission: Submission) -> Result<Inserted> {
         if is_keyed(&submission) {
             return self.insert_with_keys(&submission).await;
         }
         if !is_plain(&submission) {
             return self.insert_slowly(&submission).await;
         }
-        let attempted = attempted(submission.jobs().len());
-        let (answer, told) = oneshot::channel();
-        let gone = || Error::StoreUnavailable {
-            attempted: attempted.clone(),
-            problem: "the store is shutting down".to_owned(),
-            known: false,
-            source: None,
+        let answer = match shared.alone() {
+            Some(_turn) => {
+                let attempted = attempted(submission.jobs().len());
+                let stored = self.insert_plain(&[&submission]).await.map_err(|fault| fault.into_error(&attempted))?;
+                stored.and_then(|mut answers| answers.pop()).ok_or(submission)
+            }
+            None => shared.insert(submission).await?,
         };
-        calls.send(Call { submission: submission.clone(), answer }).map_err(|_| gone())?;
-        match told.await.map_err(|_| gone())? {
-            Some(answer) => answer,
+        match answer {
+            Ok(inserted) => Ok(inserted),
             // The statement refused it; the slow path says why.
-            None => self.insert_slowly(&submission).await,
+            Err(submission) => self.insert_slowly(&submission).await,
         }
     }
 
@@ -151,32 +96,11 @@ impl Inner {
         answer.map_err(|fault| fault.into_error(&attempted))
     }
 
-    async fn store_together(self: &Arc<Self>, calls: Vec<Call>) {
-        let submissions: Vec<&Submission> = calls.iter().map(|call| &call.submission).collect();
-        match self.insert_plain(&submissions).await {
-            Ok(Some(answers)) => {
-                for (call, answer) in calls.into_iter().zip(answers) {
-                    // A caller that has gone away needs no answer.
-                    let _ = call.answer.send(Some(Ok(answer)));
-                }
-            }
-            Ok(None) if calls.len() == 1 => {
-                for call in calls {
-                    let _ = call.answer.send(None);
-                }
-            }
-            // One of them cannot be stored: each is tried alone.
-            Ok(None) => {
-                for call in calls {
-                    Box::pin(self.store_together(vec![call])).await;
-                }
-            }
-            Err(fault) => tell_all(calls, fault),
-        }
-    }
-
     /// Stores submissions with one statement; `None` when one of them is refused.
-    async fn insert_plain(&self, submissions: &[&Submission]) -> std::result::Result<Option<Vec<Inserted>>, Fault> {
+    pub(super) async fn insert_plain(
+        &self,
+        submissions: &[&Submission],
+    ) -> std::result::Result<Option<Vec<Inserted>>, Fault> {
         let mut tries = Tries::default();
         loop {
             match self.insert_plain_once(submissions).await {
@@ -195,7 +119,7 @@ impl Inner {
         self.lanes.ensure(&link, specs().map(|spec| (&spec.queue, &spec.job_type))).await?;
         let columns = Columns::of(specs(), self)?;
         let time = self.given_time();
-        let rows = link.query(include_str!("sql/insert.sql"), &columns.with(&time)).await?;
+        let rows = columns.store(&link, &time).await?;
         drop(link);
         let Some((now, ids)) = columns.stored(&rows)? else { return Ok(None) };
         let mut hints: Vec<Wake> = Vec::new();
@@ -221,26 +145,6 @@ pub(super) fn resting_state(spec: &JobSpec, now: Timestamp) -> State {
     match spec.first_run(now) {
         Ok(None) => State::Scheduled,
         Ok(Some(_)) | Err(_) => State::Delayed,
-    }
-}
-
-/// Gives every caller its own copy of what went wrong.
-fn tell_all(calls: Vec<Call>, fault: Fault) {
-    let error = fault.into_error("enqueue jobs");
-    let (problem, known) = match &error {
-        Error::StoreUnavailable { problem, known, .. } => (problem.clone(), *known),
-        other => (other.to_string(), other.outcome_is_known()),
-    };
-    let transient = error.is_transient();
-    let mut source: Option<Box<dyn std::error::Error + Send + Sync>> = Some(Box::new(error));
-    for call in calls {
-        let attempted = attempted(call.submission.jobs().len());
-        let error = match (transient, source.take()) {
-            (true, source) => Error::StoreUnavailable { attempted, problem: problem.clone(), known, source },
-            (false, Some(source)) => Error::Store { attempted, source },
-            (false, None) => Error::store(attempted, problem.clone()),
-        };
-        let _ = call.answer.send(Some(Err(error)));
     }
 }
 
@@ -316,6 +220,33 @@ impl<'s> Columns<'s> {
         self.options.push(options);
         self.slow.push(spec.options.callback_url.is_some());
         self.beyond = self.beyond.max(beyond);
+    }
+
+    /// Stores the jobs; gives what [`stored`](Self::stored) reads.
+    pub(super) async fn store(&self, link: &Link<'_>, time: &Option<i64>) -> std::result::Result<Vec<Row>, Fault> {
+        if self.draws.len() == 1 {
+            return link.query(include_str!("sql/insert_one.sql"), &self.with_one(time)).await;
+        }
+        link.query(include_str!("sql/insert.sql"), &self.with(time)).await
+    }
+
+    fn with_one<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 14] {
+        [
+            time,
+            &self.rests[0],
+            &self.masks[0],
+            &self.payloads[0],
+            &self.lanes[0],
+            &self.priorities[0],
+            &self.delays[0],
+            &self.moments[0],
+            &self.lifetimes[0],
+            &self.visibilities[0],
+            &self.content_types[0],
+            &self.options[0],
+            &self.slow[0],
+            &self.beyond,
+        ]
     }
 
     pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 15] {

@@ -32,6 +32,7 @@ mod row;
 mod rows;
 mod schedules;
 mod settle;
+mod share;
 mod small;
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 mod sqlx;
@@ -94,7 +95,7 @@ use in_unit;
 /// Jobs in PostgreSQL, 14 or newer.
 pub struct PostgresStore {
     inner: Arc<Inner>,
-    calls: mpsc::UnboundedSender<insert::Call>,
+    shared: share::Shared,
     options: PostgresOptions,
 }
 
@@ -147,15 +148,14 @@ impl PostgresStore {
             Ok::<(), Fault>(())
         };
         opened.await.map_err(|fault| fault.into_error("open the store"))?;
-        let (calls, waiting) = mpsc::unbounded_channel();
-        tokio::spawn(insert::share(Arc::clone(&inner), waiting));
+        let shared = share::Shared::start(Arc::clone(&inner));
         if options.listen {
             tokio::spawn(listen::speak(dial.clone(), speech));
             if !pooled {
                 tokio::spawn(listen::hear(dial, Arc::downgrade(&inner)));
             }
         }
-        Ok(PostgresStore { inner, calls, options })
+        Ok(PostgresStore { inner, shared, options })
     }
 
     /// The statements that make a schema of this name, for teams that apply their own.
@@ -287,7 +287,7 @@ impl Store for PostgresStore {
     }
 
     async fn insert(&self, submission: Submission) -> Result<Inserted> {
-        self.inner.insert(&self.calls, submission).await
+        self.inner.insert(&self.shared, submission).await
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {

@@ -1,0 +1,245 @@
+//! Enqueueing together: the calls of one process that come while a statement is under way share the next.
+//!
+//! A call that comes alone writes its own statement and waits for nobody. Whoever had company will have it again, so
+//! after a shared statement all are gathered by one task. It begins another statement beside those under way only when
+//! enough jobs wait to make it worthwhile: a few callers are served best by one statement at a time, hundreds by several.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::Inner;
+use super::fault::Fault;
+use super::insert::attempted;
+use crate::error::{Error, Result};
+use crate::store::answer::Inserted;
+use crate::workflow::Submission;
+
+/// Most jobs in one shared statement: enough for the best rate, short enough to keep the wait low.
+const SHARED_MAX: usize = 1000;
+/// Most payload bytes in one shared statement.
+const SHARED_BYTES_MAX: usize = 8 << 20;
+/// Most shared statements under way.
+const UNDER_WAY_MAX: usize = 4;
+/// How many jobs must wait for a second statement beside the first; for each further one, four times as many.
+const BESIDE_MIN: usize = 64;
+/// How often the callers of a shared statement are let go first, before the next is put together.
+const YIELDS: usize = 3;
+
+/// A submission that was stored, or that the statement refused.
+pub(super) type Answer = std::result::Result<Inserted, Submission>;
+
+/// A call that waits for its statement.
+struct Call {
+    submission: Submission,
+    answer: oneshot::Sender<Result<Answer>>,
+}
+
+/// How many statements are under way, and whether anybody waited for the last one.
+#[derive(Default)]
+struct Traffic {
+    under_way: AtomicUsize,
+    had_company: AtomicBool,
+    /// Whether somebody waits for one to end.
+    wanted: AtomicBool,
+    ended: Notify,
+}
+
+/// A statement under way; it ends when this is dropped.
+pub(super) struct Turn(Arc<Traffic>);
+
+impl Turn {
+    /// One more beside so many; `None` if there are not so many any more.
+    fn beside(traffic: &Arc<Traffic>, others: usize) -> Option<Turn> {
+        let taken = traffic.under_way.compare_exchange(others, others + 1, Ordering::SeqCst, Ordering::SeqCst);
+        taken.is_ok().then(|| Turn(Arc::clone(traffic)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        if self.0.wanted.swap(false, Ordering::SeqCst) {
+            self.0.had_company.store(true, Ordering::Relaxed);
+            self.0.ended.notify_one();
+        }
+    }
+}
+
+/// Where the calls of a store meet.
+pub(super) struct Shared {
+    calls: mpsc::UnboundedSender<Call>,
+    traffic: Arc<Traffic>,
+}
+
+impl Shared {
+    pub(super) fn start(store: Arc<Inner>) -> Self {
+        let (calls, waiting) = mpsc::unbounded_channel();
+        let traffic = Arc::new(Traffic::default());
+        tokio::spawn(gather(store, waiting, Arc::clone(&traffic)));
+        Shared { calls, traffic }
+    }
+
+    /// Lets a caller go ahead by itself, if nobody else is enqueueing.
+    pub(super) fn alone(&self) -> Option<Turn> {
+        if self.traffic.had_company.load(Ordering::Relaxed) {
+            return None;
+        }
+        Turn::beside(&self.traffic, 0)
+    }
+
+    /// Stores together with whoever else comes.
+    pub(super) async fn insert(&self, submission: Submission) -> Result<Answer> {
+        let attempted = attempted(submission.jobs().len());
+        let gone = || Error::StoreUnavailable {
+            attempted: attempted.clone(),
+            problem: "the store is shutting down".to_owned(),
+            known: false,
+            source: None,
+        };
+        let (answer, told) = oneshot::channel();
+        self.calls.send(Call { submission, answer }).map_err(|_| gone())?;
+        told.await.map_err(|_| gone())?
+    }
+}
+
+/// The calls that no statement has taken yet.
+#[derive(Default)]
+struct Waiting {
+    calls: VecDeque<Call>,
+    jobs: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, call: Call) {
+        self.jobs += call.submission.jobs().len();
+        self.calls.push_back(call);
+    }
+
+    /// Takes in what has come.
+    fn take_in(&mut self, calls: &mut mpsc::UnboundedReceiver<Call>) {
+        while let Ok(call) = calls.try_recv() {
+            self.push(call);
+        }
+    }
+
+    /// As many as one statement takes, at least one.
+    fn take(&mut self) -> Vec<Call> {
+        let (mut together, mut jobs, mut size) = (Vec::new(), 0, 0);
+        while let Some(call) = self.calls.front() {
+            let (more, bytes) = (call.submission.jobs().len(), bytes(&call.submission));
+            if !together.is_empty() && (jobs + more > SHARED_MAX || size + bytes > SHARED_BYTES_MAX) {
+                break;
+            }
+            (jobs, size) = (jobs + more, size + bytes);
+            together.extend(self.calls.pop_front());
+        }
+        self.jobs -= jobs;
+        together
+    }
+
+    /// Whether there is enough for another statement beside so many.
+    fn suffice(&self, under_way: usize) -> bool {
+        match under_way {
+            0 => !self.calls.is_empty(),
+            others if others < UNDER_WAY_MAX => self.jobs >= BESIDE_MIN << (2 * (others - 1)),
+            _ => false,
+        }
+    }
+}
+
+fn bytes(submission: &Submission) -> usize {
+    submission.jobs().iter().map(|spec| spec.payload.len()).sum()
+}
+
+/// Stores calls as they come, several at a time, until the store is dropped.
+async fn gather(store: Arc<Inner>, mut calls: mpsc::UnboundedReceiver<Call>, traffic: Arc<Traffic>) {
+    let mut waiting = Waiting::default();
+    let mut open = true;
+    loop {
+        waiting.take_in(&mut calls);
+        if waiting.suffice(traffic.under_way.load(Ordering::SeqCst)) {
+            if traffic.had_company.load(Ordering::Relaxed) {
+                // Those who were answered together come back with their next job at once.
+                for _ in 0..YIELDS {
+                    tokio::task::yield_now().await;
+                }
+                waiting.take_in(&mut calls);
+            }
+            let under_way = traffic.under_way.load(Ordering::SeqCst);
+            if let Some(turn) = waiting.suffice(under_way).then(|| Turn::beside(&traffic, under_way)).flatten() {
+                let together = waiting.take();
+                traffic.had_company.store(together.len() > 1, Ordering::Relaxed);
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    let _turn = turn;
+                    store.store_together(together).await;
+                });
+            }
+            continue;
+        }
+        if !waiting.calls.is_empty() {
+            traffic.wanted.store(true, Ordering::SeqCst);
+            // One that ended just now has told nobody.
+            if waiting.suffice(traffic.under_way.load(Ordering::SeqCst)) {
+                continue;
+            }
+        }
+        tokio::select! {
+            call = calls.recv(), if open => match call {
+                Some(call) => waiting.push(call),
+                None => open = false,
+            },
+            () = traffic.ended.notified(), if !waiting.calls.is_empty() => {}
+            else => return,
+        }
+    }
+}
+
+impl Inner {
+    async fn store_together(self: &Arc<Self>, calls: Vec<Call>) {
+        let submissions: Vec<&Submission> = calls.iter().map(|call| &call.submission).collect();
+        match self.insert_plain(&submissions).await {
+            Ok(Some(answers)) => {
+                for (call, answer) in calls.into_iter().zip(answers) {
+                    // A caller that has gone away needs no answer.
+                    let _ = call.answer.send(Ok(Ok(answer)));
+                }
+            }
+            Ok(None) if calls.len() == 1 => {
+                for call in calls {
+                    let _ = call.answer.send(Ok(Err(call.submission)));
+                }
+            }
+            // One of them cannot be stored: each is tried alone.
+            Ok(None) => {
+                for call in calls {
+                    Box::pin(self.store_together(vec![call])).await;
+                }
+            }
+            Err(fault) => tell_all(calls, fault),
+        }
+    }
+}
+
+/// Gives every caller its own copy of what went wrong.
+fn tell_all(calls: Vec<Call>, fault: Fault) {
+    let error = fault.into_error("enqueue jobs");
+    let (problem, known) = match &error {
+        Error::StoreUnavailable { problem, known, .. } => (problem.clone(), *known),
+        other => (other.to_string(), other.outcome_is_known()),
+    };
+    let transient = error.is_transient();
+    let mut source: Option<Box<dyn std::error::Error + Send + Sync>> = Some(Box::new(error));
+    for call in calls {
+        let attempted = attempted(call.submission.jobs().len());
+        let error = match (transient, source.take()) {
+            (true, source) => Error::StoreUnavailable { attempted, problem: problem.clone(), known, source },
+            (false, Some(source)) => Error::Store { attempted, source },
+            (false, None) => Error::store(attempted, problem.clone()),
+        };
+        let _ = call.answer.send(Err(error));
+    }
+}
