@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 use windlass::store::{
-    Act, ClaimRequest, Claimed, Operation, PostgresOptions, PostgresStore, Settled, Store, Target, Upkeep, Wake,
+    Act, ClaimRequest, Claimed, Extended, Operation, PostgresOptions, PostgresStore, Save, Settled, Store, Target,
+    Upkeep, Wake,
 };
 use windlass::workflow::Submission;
 use windlass::{
-    Error, JobId, JobSpec, Limits, ManualClock, NewJob, Payload, Policies, QueueName, Stale, State, WorkerId,
+    Error, JobId, JobSpec, LeaseKey, Limits, ManualClock, NewJob, Payload, Policies, QueueName, Stale, State, WorkerId,
 };
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -103,6 +104,52 @@ async fn claimers_of_two_processes_never_get_the_same_job() {
     assert_eq!(got.iter().collect::<HashSet<_>>().len(), got.len(), "a job was claimed twice");
     assert_eq!(got.len(), total);
     assert_sound(&stores[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_comes_to_stand_before_where_claims_have_come_to_is_found_all_the_same() {
+    // Of one lane, and of several.
+    for types in [&["a"][..], &["a", "b", "c"]] {
+        let schema = new_schema();
+        let store = open(&schema).await;
+        let jobs: Vec<NewJob> =
+            (0..3000).map(|number| NewJob::new(types[number % types.len()], Payload::default())).collect();
+        let stored = store.insert(batch(jobs)).await.expect("insert").jobs;
+        let began = std::time::Instant::now();
+        let mut claimed = 0;
+        while began.elapsed() < Duration::from_millis(600) && claimed < 1500 {
+            assert_eq!(claim(&store, 1).await.len(), 1);
+            claimed += 1;
+        }
+        let last = stored.last().expect("the last").id;
+        let earlier = format!(
+            "update {schema}.ready set due = 1 where seq = (select seq from {schema}.job where id = '{}')",
+            last.as_uuid()
+        );
+        assert_eq!(client().await.execute(&earlier, &[]).await.expect("update"), 1);
+        let mut after = 0;
+        while claim(&store, 1).await.iter().all(|one| one.job.id != last) {
+            after += 1;
+            assert!(claimed + after < 2990, "it was claimed in its old place");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l2_the_token_of_another_job_of_the_same_claim_holds_nothing() {
+    let store = open(&new_schema()).await;
+    store.insert(batch(vec![job(); 2])).await.expect("insert");
+    let leases: Vec<_> = claim(&store, 2).await.into_iter().map(|one| one.lease).collect();
+    let (one, other) = (leases[0].key(), leases[1].key());
+    let crossed = LeaseKey { job: other.job, token: one.token };
+    let extended = store.extend(&[one, crossed, other], None).await.expect("extend");
+    assert!(matches!(extended[0], Extended::Held { .. }) && matches!(extended[2], Extended::Held { .. }));
+    assert!(matches!(extended[1], Extended::Lost(Stale::Mismatch)), "{:?}", extended[1]);
+    let saved = store
+        .save(&[Save::under(one).log(["mine".to_owned()]), Save::under(crossed).log(["not mine".to_owned()])])
+        .await
+        .expect("save");
+    assert_eq!(saved, [Ok(()), Err(Stale::Mismatch)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

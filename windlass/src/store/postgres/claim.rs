@@ -1,5 +1,6 @@
 //! Claims: one statement, whether one lane is wanted or many.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -7,7 +8,7 @@ use uuid::Uuid;
 use super::fault::Fault;
 use super::floors::Floor;
 use super::lanes::Lane;
-use super::link::Link;
+use super::link::{Link, Parameter};
 use super::row::Row;
 use super::{Inner, rows, tokens};
 use crate::job::{Lease, QueueName, WorkerId};
@@ -28,57 +29,83 @@ impl Inner {
             self.lanes.learn_queues(&link, &queues).await?;
             wanted = self.wanted(request);
         }
-        let limit = small(request.limit);
-        if wanted.lanes.is_empty() || limit == 0 || wanted.rooms.iter().all(|room| *room == 0) {
+        if wanted.lanes.is_empty() || request.limit == 0 || wanted.rooms.iter().all(|room| *room == 0) {
             return Ok(Vec::new());
         }
-        let (time, worker) = (self.given_time(), request.worker.as_str());
-        let lease_time = request.lease_time.map(rows::micros);
         let common = tokens::draw();
-        let rows = match (wanted.lanes.as_slice(), wanted.rooms.as_slice()) {
-            ([lane], [room]) => self.claim_lane(&link, request, *lane, limit.min(*room), common).await?,
-            (lanes, rooms) => {
-                let statement = include_str!("sql/claim.sql");
-                let Wanted { places, numbers, .. } = &wanted;
-                let lanes = lanes.to_vec();
-                let rooms = rooms.to_vec();
-                link.query(
-                    statement,
-                    &[&time, &worker, &lease_time, &lanes, places, numbers, &rooms, &limit, &SLACK, &common],
-                )
-                .await?
-            }
-        };
+        let rows = self.take(&link, request, &mut wanted, common).await?;
         drop(link);
         self.granted(&rows, &wanted, &request.worker, common)
     }
 
-    /// Claims from one lane: from its floor, and from the very front if that gave too little.
-    async fn claim_lane(
+    /// Takes jobs from where each lane's floor is, and then from the very front of those that gave too little.
+    async fn take(
         &self,
         link: &Link<'_>,
         request: &ClaimRequest,
-        lane: Lane,
-        count: i32,
+        wanted: &mut Wanted<'_>,
+        common: Uuid,
+    ) -> Result<Vec<Row>, Fault> {
+        let numbers: HashMap<Lane, usize> = wanted.lanes.iter().copied().zip(0..).collect();
+        let mut floors: Vec<Floor> = wanted.lanes.iter().map(|lane| self.floors.begin(*lane, SWEEP_MAX)).collect();
+        let mut left = small(request.limit);
+        let mut found: Vec<Row> = Vec::new();
+        loop {
+            let begun = Instant::now();
+            let rows = match self.look(link, request, wanted, left, &floors, common).await {
+                // What was taken before is the caller's.
+                Err(_) if !found.is_empty() => return Ok(found),
+                rows => rows?,
+            };
+            let cost = begun.elapsed();
+            let mut came = vec![Floor::default(); floors.len()];
+            for row in &rows {
+                let Some(number) = numbers.get(&row.get("lane")) else { continue };
+                wanted.rooms[wanted.places[*number]] -= 1;
+                let priority: i16 = row.get("claimed_priority");
+                if let Some(place) = usize::try_from(priority).ok().and_then(|place| came[*number].get_mut(place)) {
+                    *place = (*place).max(row.get("scheduled_at"));
+                }
+            }
+            left -= small(rows.len());
+            found.extend(rows);
+            let mut again = false;
+            for (number, lane) in wanted.lanes.iter().enumerate() {
+                let full = left <= 0 || wanted.rooms[wanted.places[number]] <= 0;
+                self.floors.end(*lane, &floors[number], cost, came[number], full);
+                again |= !full && floors[number] != Floor::default() && self.floors.may_sweep(*lane, SWEEP_MAX);
+            }
+            if !again {
+                return Ok(found);
+            }
+            floors.fill(Floor::default());
+        }
+    }
+
+    /// One statement: at most so many jobs, from these floors on.
+    async fn look(
+        &self,
+        link: &Link<'_>,
+        request: &ClaimRequest,
+        wanted: &Wanted<'_>,
+        most: i32,
+        floors: &[Floor],
         common: Uuid,
     ) -> Result<Vec<Row>, Fault> {
         let (time, worker) = (self.given_time(), request.worker.as_str());
         let lease_time = request.lease_time.map(rows::micros);
-        let mut found: Vec<Row> = Vec::new();
-        let mut floor = self.floors.begin(lane, SWEEP_MAX);
-        loop {
-            let begun = Instant::now();
-            let left = count - small(found.len());
-            let from = floor.to_vec();
-            let statement = include_str!("sql/claim_lane.sql");
-            let rows = link.query(statement, &[&time, &worker, &lease_time, &lane, &left, &from, &common]).await?;
-            self.floors.end(lane, &floor, begun.elapsed(), came(&rows));
-            found.extend(rows);
-            if floor == Floor::default() || small(found.len()) >= count {
-                return Ok(found);
-            }
-            floor = Floor::default();
+        let floors = floors.concat();
+        if let ([lane], [room]) = (wanted.lanes.as_slice(), wanted.rooms.as_slice()) {
+            let most = most.min(*room);
+            let parameters: [Parameter<'_>; 7] = [&time, &worker, &lease_time, lane, &most, &floors, &common];
+            return link.query(include_str!("sql/claim_lane.sql"), &parameters).await;
         }
+        let places: Vec<i32> = wanted.places.iter().map(|place| small(*place)).collect();
+        let each: Vec<i32> = (0..wanted.rooms.len()).map(small).collect();
+        let (lanes, rooms) = (&wanted.lanes, &wanted.rooms);
+        let parameters: [Parameter<'_>; 11] =
+            [&time, &worker, &lease_time, lanes, &places, &each, rooms, &most, &SLACK, &common, &floors];
+        link.query(include_str!("sql/claim.sql"), &parameters).await
     }
 
     fn granted(
@@ -119,35 +146,23 @@ impl Inner {
             };
             wanted.queues.push(queue);
             wanted.rooms.push(small(*room));
-            wanted.numbers.push(small(number));
             for lane in self.lanes.of(queue, request.types.as_deref()) {
                 wanted.lanes.push(lane);
-                wanted.places.push(small(number));
+                wanted.places.push(number);
             }
         }
         wanted
     }
 }
 
-/// How far a claim came in each priority.
-fn came(rows: &[Row]) -> Floor {
-    let mut came = Floor::default();
-    for row in rows {
-        let priority: i16 = row.get("claimed_priority");
-        if let Some(place) = usize::try_from(priority).ok().and_then(|priority| came.get_mut(priority)) {
-            *place = (*place).max(row.get("scheduled_at"));
-        }
-    }
-    came
-}
-
 #[derive(Default)]
 struct Wanted<'r> {
     queues: Vec<&'r QueueName>,
+    /// How many more of each queue.
     rooms: Vec<i32>,
-    numbers: Vec<i32>,
     lanes: Vec<Lane>,
-    places: Vec<i32>,
+    /// Which of the queues each lane is of.
+    places: Vec<usize>,
 }
 
 fn small(number: usize) -> i32 {

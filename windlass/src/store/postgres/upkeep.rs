@@ -39,7 +39,7 @@ impl Inner {
             false => UpkeepReport::default(),
             true => super::in_unit!(self, unit, unit.upkeep(request, &floor, &mut came).await)?,
         };
-        self.floors.end(UPKEEP, &floor, cost, came);
+        self.floors.end(UPKEEP, &floor, cost, came, false);
         Ok(report)
     }
 

@@ -3,14 +3,14 @@
 -- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout;
 -- $4 lanes; $5 the place of each lane's queue in the call; $6 the places, each once; $7 how many of each place;
 -- $8 how many in all; $9 how many more to look at than are wanted, because others may hold some; $10 the part
--- that the tokens have in common.
+-- that the tokens have in common; $11 for each lane and priority the moment before which nothing can be due.
 -- By ready_claim, then by place in the table; job_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 peek as materialized (
     select f.spot, w.place
-    from unnest($4::int[], $5::int[]) as w(lane, place)
+    from unnest($4::int[], $5::int[]) with ordinality as w(lane, place, number)
     join windlass.lane l on l.lane = w.lane
     join windlass.queue q on q.queue = l.queue and not q.paused
     cross join generate_series(0, 4) as p(priority)
@@ -19,6 +19,7 @@ peek as materialized (
         from windlass.ready r
         where r.lane = w.lane
             and r.priority = p.priority
+            and r.due >= ($11::bigint[])[(w.number - 1) * 5 + p.priority + 1]
             and r.due <= (select now from clock)
             and (r.deadline is null or r.deadline > (select now from clock))
         order by r.due, r.seq
