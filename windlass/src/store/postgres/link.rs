@@ -22,12 +22,14 @@ use crate::error::{Error, Result};
 /// one plan for all parameters, and nothing compiled. Statements are short, so a long one is stuck. So are the pauses
 /// between those of a transaction: a program that is stopped in the middle of one would keep its turn from all others.
 const SETTINGS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
-     set enable_hashjoin = off; set enable_material = off; set jit = off; set statement_timeout = '60s'; set lock_timeout = '20s';
+     set enable_hashjoin = off; set enable_bitmapscan = off; set enable_indexonlyscan = off;
+     set enable_material = off; set jit = off; set statement_timeout = '60s'; set lock_timeout = '20s';
      set idle_in_transaction_session_timeout = '5s'; set client_min_messages = warning;";
 
 /// The same as far as a transaction can have it: behind a pooler, what is set for a session is left to others.
 const BEGIN_POOLED: &str = "begin; set local enable_seqscan = off; set local enable_mergejoin = off;
-     set local enable_hashjoin = off; set local enable_material = off; set local jit = off; set local statement_timeout = '60s';
+     set local enable_hashjoin = off; set local enable_bitmapscan = off; set local enable_indexonlyscan = off;
+     set local enable_material = off; set local jit = off; set local statement_timeout = '60s';
      set local lock_timeout = '20s'; set local idle_in_transaction_session_timeout = '60s'";
 
 /// A parameter of a statement.

@@ -243,3 +243,55 @@ fn tell_all(calls: Vec<Call>, fault: Fault) {
         let _ = call.answer.send(Err(error));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{JobSpec, Limits, NewJob, Payload, Policies};
+
+    fn waiting(calls: usize, jobs: usize, bytes: usize) -> Waiting {
+        let mut waiting = Waiting::default();
+        for _ in 0..calls {
+            let job = NewJob::new("test", Payload::from_stored(None, vec![7; bytes]));
+            let spec: JobSpec = job.check(&Limits::default(), &Policies::default()).expect("a valid job");
+            let submission = Submission::new(vec![spec; jobs]).expect("a valid batch");
+            waiting.push(Call { submission, answer: oneshot::channel().0 });
+        }
+        waiting
+    }
+
+    #[test]
+    fn another_statement_begins_only_when_enough_jobs_wait() {
+        assert!(!waiting(0, 0, 0).suffice(0));
+        assert!(waiting(1, 1, 1).suffice(0), "a lone job waits for nobody");
+        assert!(!waiting(63, 1, 1).suffice(1));
+        assert!(waiting(64, 1, 1).suffice(1));
+        assert!(waiting(1, 100, 1).suffice(1), "jobs count, not calls");
+        assert!(!waiting(64, 1, 1).suffice(2));
+        assert!(waiting(256, 1, 1).suffice(2));
+        assert!(!waiting(3000, 1, 1).suffice(UNDER_WAY_MAX));
+    }
+
+    #[test]
+    fn a_statement_takes_no_more_than_it_may_and_at_least_one_call() {
+        let mut many = waiting(3, 400, 1);
+        assert_eq!(many.take().len(), 2);
+        assert_eq!((many.take().len(), many.jobs), (1, 0));
+        let mut large = waiting(20, 1, 1 << 20);
+        assert_eq!((large.take().len(), large.jobs), (8, 12));
+        assert_eq!(waiting(2, 5000, 1).take().len(), 1);
+    }
+
+    #[test]
+    fn a_caller_goes_ahead_alone_until_somebody_waits_for_it() {
+        let traffic = Arc::new(Traffic::default());
+        let turn = Turn::beside(&traffic, 0).expect("nobody is there");
+        assert!(Turn::beside(&traffic, 0).is_none());
+        drop(turn);
+        assert!(!traffic.had_company.load(Ordering::Relaxed));
+        let turn = Turn::beside(&traffic, 0).expect("nobody is there");
+        traffic.wanted.store(true, Ordering::SeqCst);
+        drop(turn);
+        assert!(traffic.had_company.load(Ordering::Relaxed), "whoever waited is gathered with the next");
+    }
+}

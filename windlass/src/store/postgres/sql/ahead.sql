@@ -11,7 +11,7 @@ from (
         from windlass.ready r
         where r.lane = l.lane and r.priority = p.priority and r.due <= $1::bigint
             and (p.priority < $3::smallint
-                or (p.priority = $3::smallint and (r.due, r.seq) < ($4::bigint, $5::bigint)))
+                or (p.priority = $3::smallint and (r.due, r.seq + 0) < ($4::bigint, $5::bigint)))
         limit $6::bigint
     ) r
     where q.name = $2::text

@@ -22,7 +22,7 @@ peek as materialized (
             and r.due >= ($11::bigint[])[(w.number - 1) * 5 + p.priority + 1]
             and r.due <= (select now from clock)
             and (r.deadline is null or r.deadline > (select now from clock))
-        order by r.due, r.seq
+        order by r.due, r.seq + 0
         limit ($7::int[])[w.place + 1] + $9::int
     ) f
 ),

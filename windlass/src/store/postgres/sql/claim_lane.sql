@@ -19,7 +19,7 @@ pick as materialized (
             and r.due <= (select now from clock)
             and (r.deadline is null or r.deadline > (select now from clock))
             and not (select q.paused from windlass.lane l join windlass.queue q using (queue) where l.lane = $4::int)
-        order by r.due, r.seq
+        order by r.due, r.seq + 0
         limit $5::int
         for update of r skip locked
     ) f

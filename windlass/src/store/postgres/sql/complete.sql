@@ -1,15 +1,15 @@
 -- Ends attempts that succeeded and have no consequences for other jobs, as settle does: most settlements are nothing but
 -- these. Gives the sequences by lane.
 -- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 results and $5 their content types, or neither.
--- By leased_pkey. The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later
--- reads all.
+-- By leased_pkey, as a range: by equality a plan may walk through the whole index, which looks as good while few leases are
+-- held. The sum keeps the index of expiries out of it for the same reason.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 gone as (
     delete from windlass.leased l
     using unnest($2::bigint[], $3::uuid[], $4::bytea[], $5::text[]) as i(seq, token, result, result_type)
-    where l.seq = i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
+    where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
     returning l.seq, l.lane, l.version, l.attempt, l.failures, l.lost, l.generation, l.scheduled_at, l.started_at, l.token,
         l.worker, i.result, i.result_type
 ),

@@ -3,7 +3,13 @@
 with gone as (delete from windlass.job where seq = any($1::bigint[]) returning seq, workflow),
 d as (delete from windlass.done where seq = any($1::bigint[])),
 c as (delete from windlass.edge where child = any($1::bigint[])),
-p as (delete from windlass.edge where parent = any($1::bigint[]) and child <> all($1::bigint[])),
+p as (
+    delete from windlass.edge
+    where ctid = any(array(
+        select e.ctid
+        from unnest($1::bigint[]) as i(seq)
+        cross join lateral (select ctid from windlass.edge where parent = i.seq and child <> all($1::bigint[]) offset 0) e))
+),
 a as (delete from windlass.attempt where seq = any($1::bigint[])),
 l as (delete from windlass.log where seq = any($1::bigint[])),
 counted as (select workflow, count(*) as jobs from gone where workflow is not null group by workflow),

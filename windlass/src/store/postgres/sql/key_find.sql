@@ -4,5 +4,5 @@ select i.place, k.job, k.fingerprint = sha256(
     convert_to(i.job_type || ' ' || coalesce(i.content_type, ''), 'UTF8') || '\x00'::bytea || i.payload)
 from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[]) with ordinality
     as i(scope, key, job_type, content_type, payload, place)
-join windlass.key k on k.scope = i.scope and k.key = i.key
+cross join lateral (select * from windlass.key where scope = i.scope and key = i.key offset 0) k
 where k.expires_at is null or k.expires_at > $1::bigint

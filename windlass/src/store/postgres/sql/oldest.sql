@@ -8,7 +8,7 @@ cross join lateral (
     from windlass.ready r
     where r.lane = l.lane and r.priority = p.priority
         and r.due <= coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint)
-    order by r.due, r.seq
+    order by r.due, r.seq + 0
     limit 1
 ) r
 group by q.name

@@ -8,8 +8,8 @@ cross join lateral (
     where d.state = k.state and d.completed_at <= k.until and d.completed_at >= ($4::bigint[])[k.state - 4]
         and not exists (
             select from windlass.edge e
-            where e.parent = d.seq and not exists (select from windlass.done c where c.seq = e.child))
-    order by d.completed_at, d.seq
+            where e.parent = d.seq and not exists (select from windlass.done c where c.seq = e.child offset 0) offset 0)
+    order by d.completed_at
     limit $3::bigint
 ) d
 order by k.place

@@ -1,6 +1,6 @@
 -- Keeps checkpoints and progress of attempts whose lease holds, and gives those (rule L2).
 -- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 checkpoints and $5 progress, null to keep.
--- By leased_pkey and job_pkey.
+-- By leased_pkey, and by job_pkey as a range (see complete).
 -- The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later reads all.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -19,6 +19,6 @@ kept as (
     update windlass.job j
     set progress = coalesce(h.progress, j.progress), checkpoint = coalesce(h.checkpoint, j.checkpoint)
     from held h
-    where j.seq = h.seq and (h.progress is not null or h.checkpoint is not null)
+    where j.seq >= h.seq and j.seq <= h.seq and (h.progress is not null or h.checkpoint is not null)
 )
 select h.seq, h.version, (select now from clock), h.token from held h

@@ -3,15 +3,15 @@
 -- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 results; $5 for each the place in what follows,
 -- from 1: $6 outcomes; $7 next states; $8 delays; $9 whether it counts as a failure; $10 failures; $11 reasons;
 -- $12 content types of results. Most attempts end alike, and taking apart an array costs more than looking into one.
--- By leased_pkey. The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later
--- reads all.
+-- By leased_pkey, as a range: by equality a plan may walk through the whole index, which looks as good while few leases are
+-- held. The sum keeps the index of expiries out of it for the same reason.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 gone as (
     delete from windlass.leased l
     using unnest($2::bigint[], $3::uuid[], $4::bytea[], $5::int[]) as i(seq, token, result, kind)
-    where l.seq = i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
+    where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
     returning l.*, i.result,
         ($6::smallint[])[i.kind] as outcome, ($7::smallint[])[i.kind] as next, ($8::bigint[])[i.kind] as delay,
         ($9::int[])[i.kind] as counted, ($10::text[])[i.kind] as said, ($11::text[])[i.kind] as reason,
@@ -47,11 +47,11 @@ closed as (
 ),
 forgotten as (
     delete from windlass.attempt a using gone g
-    where g.version > 100 and a.seq = g.seq and a.version <= g.version - 100
+    where g.version > 100 and a.seq >= g.seq and a.seq <= g.seq and a.version <= g.version - 100
 ),
 unlogged as (
     delete from windlass.log a using gone g
-    where g.version > 100 and a.seq = g.seq and a.version <= g.version - 100
+    where g.version > 100 and a.seq >= g.seq and a.seq <= g.seq and a.version <= g.version - 100
 ),
 told as (
     insert into windlass.event (at, lane, kind, count, seqs)
