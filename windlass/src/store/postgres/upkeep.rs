@@ -21,6 +21,8 @@ use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
 /// state, then the expiries of leases.
 const UPKEEP: Lane = 0;
 const LEASES: usize = 4;
+/// Where the floor of folding events is kept, in the first place.
+const EVENTS: Lane = -1;
 /// How long upkeep may go without looking from the very front, where that is slow.
 const SWEEP_MAX: Duration = Duration::from_secs(30);
 
@@ -49,8 +51,9 @@ impl Inner {
         let floor = floor.to_vec();
         let live = rows::micros(WORKER_LIVE);
         let (states, kept) = horizons(&request.retention);
-        let parameters: [super::link::Parameter<'_>; 6] =
-            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &floor];
+        let events = self.floors.begin(EVENTS, SWEEP_MAX)[0];
+        let parameters: [super::link::Parameter<'_>; 7] =
+            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &floor, &events];
         let rows = link.query(include_str!("sql/upkeep_due.sql"), &parameters).await?;
         let row = rows.first().ok_or_else(|| rows::corrupt("no answer"))?;
         let now: i64 = row.get(1);
@@ -97,9 +100,20 @@ impl Unit<'_> {
         let pruned = self.prune(&request.retention, limit, floor, came).await?;
         let long_ago = self.now.minus(WORKER_LIVE).as_micros();
         self.link.execute(include_str!("sql/worker_forget.sql"), &[&long_ago]).await?;
-        self.link.execute(include_str!("sql/event_fold.sql"), &[&EVENTS_KEPT, &FOLD_MAX]).await?;
+        self.fold_events().await?;
         let more = [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
+    }
+
+    /// Folds old events, beginning where it came to if it is slow to look from the first.
+    async fn fold_events(&mut self) -> Result<(), Fault> {
+        let floor = self.store.floors.begin(EVENTS, SWEEP_MAX);
+        let begun = Instant::now();
+        let rows = self.link.query(include_str!("sql/event_fold.sql"), &[&EVENTS_KEPT, &FOLD_MAX, &floor[0]]).await?;
+        let mut came = Floor::default();
+        came[0] = rows.first().map_or(0, |row| row.get(0));
+        self.store.floors.end(EVENTS, &floor, begun.elapsed(), came, false);
+        Ok(())
     }
 
     /// S15: whatever the state, and whoever holds the job.
