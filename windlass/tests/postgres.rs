@@ -15,7 +15,8 @@ use windlass::store::{
 };
 use windlass::workflow::Submission;
 use windlass::{
-    Error, JobId, JobSpec, LeaseKey, Limits, ManualClock, NewJob, Payload, Policies, QueueName, Stale, State, WorkerId,
+    Error, JobId, JobSpec, LeaseKey, LeaseToken, Limits, ManualClock, NewJob, Payload, Policies, QueueName, Stale,
+    State, WorkerId,
 };
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -438,6 +439,33 @@ async fn a_schema_of_an_older_program_is_migrated_with_its_jobs() {
     assert_eq!(lease.job(), old);
     store.settle(&[lease.complete(None)]).await.expect("settle");
     assert_eq!((state(&store, old).await, state(&store, new).await), (Some(State::Completed), Some(State::Scheduled)));
+    assert_sound(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_an_older_program_granted_holds_after_the_migration() {
+    let schema = new_schema();
+    let client = client().await;
+    let statements = PostgresStore::sql(&schema).expect("statements");
+    // Leases are found by their job's sequence since step 6.
+    let (older, _) = statements.split_once("\n-- Step 6.\n").expect("six steps");
+    client.batch_execute(older).await.expect("they run");
+    let job = client.query_one(&format!("select {schema}.enqueue('test')"), &[]).await.expect("an old job");
+    let rest = "4abc8def012345678901";
+    let granted = format!(
+        "with r as (delete from {schema}.ready returning *)
+         insert into {schema}.leased
+         select id, seq, lane, priority, slow, (lpad(to_hex(seq), 12, '0') || '{rest}')::uuid, 1,
+             (extract(epoch from clock_timestamp()) * 1000000)::bigint + 60000000, deadline, visibility, 1, 0, 0, 0, due, due,
+             null, null, 'w', null
+         from r
+         returning token"
+    );
+    let token = client.query_one(&granted, &[]).await.expect("a lease");
+    let key = LeaseKey { job: JobId::from_uuid(job.get(0)), token: LeaseToken::from_uuid(token.get(0)) };
+    let store = open(&schema).await;
+    assert!(matches!(store.extend(&[key], None).await.expect("extend")[0], Extended::Held { .. }));
+    assert_eq!(state(&store, key.job).await, Some(State::Running));
     assert_sound(&store).await;
 }
 
