@@ -221,10 +221,11 @@ impl<'a> Unit<'a> {
     pub(super) async fn load_seqs(&mut self, seqs: impl IntoIterator<Item = i64>) -> Result<(), Fault> {
         let wanted = seqs.into_iter().filter(|seq| !self.entries.contains_key(seq) && !self.removed.contains(seq));
         let mut wanted: Vec<i64> = wanted.collect();
-        wanted.sort_unstable();
-        wanted.dedup();
         // A job that a claim moves between the two statements is looked for again, where it then is.
         while !wanted.is_empty() {
+            // Everybody locks in one order.
+            wanted.sort_unstable();
+            wanted.dedup();
             for row in self.link.query(include_str!("sql/lock.sql"), &[&wanted]).await? {
                 self.locked.insert(row.get(0));
             }

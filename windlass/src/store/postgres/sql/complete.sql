@@ -9,7 +9,8 @@ with clock as materialized (
 gone as (
     delete from windlass.leased l
     using unnest($2::bigint[], $3::uuid[], $4::bytea[], $5::text[]) as i(seq, token, result, result_type)
-    where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
+    where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock)
+        and not l.slow
     returning l.seq, l.lane, l.version, l.attempt, l.failures, l.lost, l.generation, l.scheduled_at, l.started_at, l.token,
         l.worker, i.result, i.result_type
 ),

@@ -11,7 +11,8 @@ with clock as materialized (
 gone as (
     delete from windlass.leased l
     using unnest($2::bigint[], $3::uuid[], $4::bytea[], $5::int[]) as i(seq, token, result, kind)
-    where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock) and not l.slow
+    where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock)
+        and not l.slow
     returning l.*, i.result,
         ($6::smallint[])[i.kind] as outcome, ($7::smallint[])[i.kind] as next, ($8::bigint[])[i.kind] as delay,
         ($9::int[])[i.kind] as counted, ($10::text[])[i.kind] as said, ($11::text[])[i.kind] as reason,

@@ -1,7 +1,7 @@
 -- Whether upkeep has anything to do, and the time. $1 the time, null for the server's; $2 how long a worker lives without
 -- a word; $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart; $6 the moments
--- before which nothing can be: ends by state from 5, then expiries of leases; $7 the
--- number before which there are no events.
+-- before which nothing can be: ends by state from 5, then expiries of leases; $7 the number before which there
+-- are no events.
 -- By ready_deadline, waiting_deadline, leased_expiry, done_end, key_end and event_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -24,5 +24,8 @@ select
             limit 1) d)
     or exists (select from windlass.key where expires_at <= (select now from clock))
     or exists (select from windlass.worker where seen_at < (select now from clock) - $2::bigint)
-    or coalesce((select max(event) from windlass.event) - (select min(event) from windlass.event where event >= $7::bigint) > $5::bigint * 2, false),
+    or coalesce(
+        (select max(event) from windlass.event) - (select min(event) from windlass.event where event >= $7::bigint)
+            > $5::bigint * 2,
+        false),
     (select now from clock)
