@@ -149,8 +149,9 @@ impl ToSchema for Limit {
     }
 }
 
-const PATTERN: &str = "^([0-9]{1,9}(d|h|m|s|ms|us|ns)){1,5}$";
-const LIMIT_PATTERN: &str = "^(none|forever|([0-9]{1,9}(d|h|m|s|ms|us|ns)){1,5})$";
+/// Fits what every duration is written as: up to 15 digits of days, and each of the units.
+const PATTERN: &str = "^([0-9]{1,15}(d|h|m|s|ms|us|ns)){1,7}$";
+const LIMIT_PATTERN: &str = "^(none|forever|([0-9]{1,15}(d|h|m|s|ms|us|ns)){1,7})$";
 
 fn text_schema(description: &str, pattern: &str, example: &str) -> RefOr<Schema> {
     ObjectBuilder::new()
@@ -192,6 +193,9 @@ mod tests {
         fn every_duration_survives(seconds in any::<u64>(), nanos in 0..1_000_000_000_u32) {
             let span = Span(Duration::new(seconds, nanos));
             prop_assert_eq!(span.to_string().parse(), Ok(span));
+            for pattern in [PATTERN, LIMIT_PATTERN] {
+                prop_assert!(regex::Regex::new(pattern).unwrap().is_match(&span.to_string()), "{span} is not as described");
+            }
         }
 
         #[test]
