@@ -17,8 +17,8 @@ use crate::store::request::ClaimRequest;
 
 /// How many more jobs than are wanted a claim of several lanes looks at: other claimers may hold the first.
 const SLACK: i32 = 200;
-/// How long a claim may go without looking from the very front of a lane, where that is slow.
-const SWEEP_MAX: Duration = Duration::from_secs(2);
+/// How long a claim may go without looking from the very front of a lane, where that takes half a second and more.
+const SWEEP_MAX: Duration = Duration::from_secs(10);
 
 impl Inner {
     pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {

@@ -15,8 +15,9 @@ use super::lanes::Lane;
 
 /// A look from the very front that takes longer has walked over too much.
 const SLOW: Duration = Duration::from_millis(4);
-/// What was claimed this long ago is behind everybody: transactions of that time have ended, but for rare ones.
-const SETTLED: Duration = Duration::from_millis(250);
+/// What was claimed this long ago is behind everybody: transactions of that time have ended, but for rare ones. While a
+/// snapshot is held, each claim walks over all that was claimed since.
+const SETTLED: Duration = Duration::from_millis(100);
 /// How often the very front is looked at: so many times its own cost apart, no more often than this.
 const SWEEP_COSTS: u32 = 20;
 const SWEEP_MIN: Duration = Duration::from_millis(50);

@@ -26,7 +26,7 @@ const EVENTS: Lane = -1;
 /// How long upkeep may go without looking from the very front, where that is slow.
 const SWEEP_MAX: Duration = Duration::from_secs(30);
 
-/// How many rows of events are kept apart before the oldest are folded into sums.
+/// How many of the newest numbers of events are kept apart; what is older is folded into sums.
 const EVENTS_KEPT: i64 = 10_000;
 /// How many rows of events are folded in one step.
 const FOLD_MAX: i64 = 20_000;

@@ -1,11 +1,12 @@
--- Folds old events into sums, which nobody reads as events, and says how far it came. $1 how many of the newest stay
--- apart; $2 how many to fold; $3 the number before which there are none. By event_pkey.
+-- Folds old events into sums, which nobody reads as events, and says how far it came. $1 how many of the newest numbers
+-- stay apart (to count rows instead would be to walk over them); $2 how many to fold; $3 the number before which there are
+-- none. By event_pkey.
 with old as (
     delete from windlass.event
     where event = any(array(
         select e.event from windlass.event e
         where e.event >= $3::bigint
-            and e.event < (select b.event from windlass.event b order by b.event desc offset $1::bigint limit 1)
+            and e.event <= (select max(b.event) from windlass.event b) - $1::bigint
         order by e.event
         limit $2::bigint))
     returning event, lane, kind, count, at
