@@ -15,11 +15,15 @@ const CYCLES: usize = 50;
 /// How much the schema may grow between the two looks, in bytes: rounding of pages and folded events, not 40,000 jobs.
 const GROWTH_MAX: i64 = 2 << 20;
 
-/// Enqueues, runs and prunes a thousand jobs.
-async fn cycle(store: &dyn Store, clock: &ManualClock) {
+fn jobs(count: usize) -> Submission {
     let job = NewJob::new("churn", Payload::json(&"x".repeat(200)).expect("json"));
     let spec = job.check(&Limits::default(), &Policies::default()).expect("valid");
-    store.insert(Submission::new(vec![spec; JOBS]).expect("valid")).await.expect("insert");
+    Submission::new(vec![spec; count]).expect("valid")
+}
+
+/// Enqueues, runs and prunes a thousand jobs.
+async fn cycle(store: &dyn Store, clock: &ManualClock) {
+    store.insert(jobs(JOBS)).await.expect("insert");
     let worker = WorkerId::new("w").expect("a name");
     let claimed = store.claim(&ClaimRequest::new(worker, QueueName::default(), JOBS)).await.expect("claim");
     assert_eq!(claimed.len(), JOBS);
@@ -70,4 +74,32 @@ async fn churn_leaves_neither_dead_rows_nor_swollen_indexes() {
     assert!(dead < JOBS as i64, "{dead} dead rows after a vacuum");
     let totals = store.totals().await.expect("totals");
     assert_eq!((totals.accepted, totals.pruned), ((CYCLES * JOBS) as u64, (CYCLES * JOBS) as u64));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_events_become_sums_that_count_the_same() {
+    const EVENTS: i64 = 25_000;
+    let schema = new_schema();
+    let store = open(options(&url(), &schema).without_notifications()).await;
+    store.insert(jobs(1)).await.expect("insert");
+    let database = admin(&url()).await;
+    for round in 1..=2 {
+        // As many enqueues, one job each.
+        let accepted = format!(
+            "insert into {schema}.event (at, lane, kind, count, seqs)
+             select at, lane, kind, 1, seqs from {schema}.event, generate_series(1, {EVENTS})
+             where seqs is not null and event = (select max(event) from {schema}.event where seqs is not null)"
+        );
+        database.batch_execute(&accepted).await.expect("events");
+        store.upkeep(&Upkeep { retention: Retention::default(), limit: JOBS }).await.expect("upkeep");
+        let kept = format!("select count(*), count(*) filter (where seqs is null) from {schema}.event");
+        let row = database.query_one(&kept, &[]).await.expect("a count");
+        let (rows, sums): (i64, i64) = (row.get(0), row.get(1));
+        assert!(
+            (1..=20_000).contains(&(rows - sums)) && (1..=round).contains(&sums),
+            "{rows} rows, {sums} of them sums"
+        );
+        let totals = store.totals().await.expect("totals");
+        assert_eq!(totals.accepted, u64::try_from(1 + round * EVENTS).expect("positive"));
+    }
 }
