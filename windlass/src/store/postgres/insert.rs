@@ -9,7 +9,7 @@ use super::fault::{Fault, Tries};
 use super::ids::Draw;
 use super::keyed::is_keyed;
 use super::lanes::Lane;
-use super::link::Link;
+use super::link::{Link, Parameter};
 use super::row::Row;
 use super::rows;
 use super::share::Shared;
@@ -224,18 +224,27 @@ impl<'s> Columns<'s> {
 
     /// Stores the jobs; gives what [`stored`](Self::stored) reads.
     pub(super) async fn store(&self, link: &Link<'_>, time: &Option<i64>) -> std::result::Result<Vec<Row>, Fault> {
-        if self.draws.len() == 1 {
-            return link.query(include_str!("sql/insert_one.sql"), &self.with_one(time)).await;
+        match (self.draws.len(), self.lanes.len()) {
+            (1, _) => {
+                let carried: [Parameter<'_>; 3] = [&self.rests[0], &self.masks[0], &self.payloads[0]];
+                link.query(include_str!("sql/insert_one.sql"), &self.with_alike(time, carried)).await
+            }
+            (_, 1) => {
+                let carried: [Parameter<'_>; 3] = [&self.rests, &self.masks, &self.payloads];
+                link.query(include_str!("sql/insert_alike.sql"), &self.with_alike(time, carried)).await
+            }
+            _ => link.query(include_str!("sql/insert.sql"), &self.with(time)).await,
         }
-        link.query(include_str!("sql/insert.sql"), &self.with(time)).await
     }
 
-    fn with_one<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 14] {
+    /// What jobs of one kind carry, with what they have in common.
+    fn with_alike<'p>(&'p self, time: &'p Option<i64>, carried: [Parameter<'p>; 3]) -> [Parameter<'p>; 14] {
+        let [rests, masks, payloads] = carried;
         [
             time,
-            &self.rests[0],
-            &self.masks[0],
-            &self.payloads[0],
+            rests,
+            masks,
+            payloads,
             &self.lanes[0],
             &self.priorities[0],
             &self.delays[0],
@@ -249,7 +258,7 @@ impl<'s> Columns<'s> {
         ]
     }
 
-    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [super::link::Parameter<'p>; 15] {
+    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 15] {
         [
             time,
             &self.rests,

@@ -3,34 +3,32 @@
 -- $6 priority; $7 delay and $8 moment to run at, null for none; $9 lifetime; $10 visibility timeout; $11 content type;
 -- $12 options; $13 whether the end needs the slow path; $14 the last moment at which it would first run beyond its
 -- lifetime, null where it would not.
-with new as materialized (
+with stored as (
+    insert into windlass.job
+        (seq, id, lane, priority, created_at, deadline, visibility, content_type, payload, options)
     select
-        i.seq, i.now, i.now + $9::bigint as deadline,
-        nullif(greatest(coalesce(i.now + $7::bigint, $8::bigint), i.now), i.now) as run_at
+        n.seq, (lpad(to_hex(n.seq # $3::bigint), 12, '0') || $2::text)::uuid, $5::int, $6::smallint, n.now,
+        n.now + $9::bigint, $10::bigint, $11::text, $4::bytea, $12::text
     from (
         select
             nextval('windlass.seq') as seq,
             coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
-    ) as i
-    where $14::bigint is null or i.now > $14::bigint
-),
-stored as (
-    insert into windlass.job
-        (seq, id, lane, priority, created_at, deadline, visibility, content_type, payload, options)
-    select
-        n.seq, (lpad(to_hex(n.seq # $3::bigint), 12, '0') || $2::text)::uuid, $5::int, $6::smallint, n.now, n.deadline,
-        $10::bigint, $11::text, $4::bytea, $12::text
-    from new n
+    ) as n
+    where $14::bigint is null or n.now > $14::bigint
+    returning seq, created_at as now, deadline
 ),
 placed as (
     insert into windlass.ready
     select
-        n.seq, $5::int, $6::smallint, case when n.run_at is null then 2 else 1 end, $13::boolean,
-        coalesce(n.run_at, n.now), n.deadline, $10::bigint, 0, 0, 0, 0, 0,
-        null, case when n.run_at is null then null else n.now end, null, null, null
-    from new n
+        s.seq, $5::int, $6::smallint, case when r.run_at is null then 2 else 1 end, $13::boolean,
+        coalesce(r.run_at, s.now), s.deadline, $10::bigint, 0, 0, 0, 0, 0,
+        null, case when r.run_at is null then null else s.now end, null, null, null
+    from stored s
+    cross join lateral (
+        select nullif(greatest(coalesce(s.now + $7::bigint, $8::bigint), s.now), s.now) as run_at
+    ) as r
 )
 insert into windlass.event (at, lane, kind, count, seqs)
-select n.now, $5::int, 9, 1, array[n.seq]
-from new n
+select s.now, $5::int, 9, 1, array[s.seq]
+from stored s
 returning at, lane, seqs
