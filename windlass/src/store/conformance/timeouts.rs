@@ -107,11 +107,19 @@ async fn t4_a_requeued_job_has_a_new_lifetime(bench: Bench) {
 
 async fn t4_a_first_run_beyond_the_lifetime_is_refused(bench: Bench) {
     let at = bench.now().plus(HOUR);
-    let good = job();
-    let refused = bench.try_insert(vec![good, job().lifetime(HOUR).run_at(at)]).await.expect_err("beyond");
-    assert!(refused.to_string().contains("run_at"), "{refused}");
-    assert_eq!(bench.totals().await.accepted, 0, "nothing of the batch is stored");
-    assert!(bench.try_insert(vec![job().lifetime(HOUR + MICRO).run_at(at)]).await.is_ok());
+    let late = job().lifetime(HOUR).run_at(at);
+    for batch in [vec![job(), late.clone()], vec![late.clone(); 2], vec![late]] {
+        let refused = bench.try_insert(batch).await.expect_err("beyond");
+        assert!(refused.to_string().contains("run_at"), "{refused}");
+        assert_eq!(bench.totals().await.accepted, 0, "nothing of the batch is stored");
+    }
+    let last = job().lifetime(HOUR + MICRO).run_at(at);
+    for batch in [vec![job().run_at(at), last.clone()], vec![last.clone(); 2], vec![last]] {
+        for stored in bench.insert(batch).await {
+            let job = bench.job(stored.id).await;
+            assert_eq!((job.state, job.run_at), (State::Delayed, Some(at)));
+        }
+    }
 }
 
 async fn t4_upkeep_ends_lifetimes_in_bounded_steps(bench: Bench) {
