@@ -5,13 +5,14 @@ use std::time::Duration;
 use super::Bench;
 use super::bench::{LEASE, job, no_jitter, worker};
 use super::moves::{named, queue, requeue};
-use crate::job::{CODE_LIFETIME, Category, JobId, Outcome, ReasonKind, Stale, State};
+use crate::job::{CODE_LIFETIME, Category, JobId, Outcome, Priority, ReasonKind, Stale, State};
 use crate::store::{ClaimRequest, Extended, Settled, Upkeep};
 
 chapter! {
     t2_a_claim_that_names_no_lease_time_gets_the_visibility_timeout,
     t4_the_lifetime_ends_a_job_in_any_state,
     t4_the_lifetime_is_seven_days_unless_set,
+    t4_the_seven_days_end_in_every_queue_and_after_any_history,
     t4_a_job_without_lifetime_waits_for_ever,
     t4_a_job_past_its_lifetime_is_not_claimed,
     t4_a_lease_ends_with_the_lifetime,
@@ -65,6 +66,37 @@ async fn t4_the_lifetime_is_seven_days_unless_set(bench: Bench) {
     assert_eq!(bench.state(id).await, State::Scheduled);
     bench.pass(MICRO).await;
     assert_dead_of_lifetime(&bench, id).await;
+}
+
+async fn t4_the_seven_days_end_in_every_queue_and_after_any_history(bench: Bench) {
+    let week = 7 * 24 * HOUR;
+    let interrupted = bench.running(named("interrupted")).await;
+    let mut ids = vec![interrupted.job.id];
+    for queue in ["default", "mail", "reports"] {
+        for priority in [Priority::Critical, Priority::Normal, Priority::Bulk] {
+            ids.push(bench.enqueue(job().queue(queue).priority(priority)).await);
+        }
+        ids.push(bench.enqueue(job().queue(queue).delay(HOUR)).await);
+    }
+    bench.advance(2 * MICRO);
+    bench.apply(interrupted.lease.release()).await;
+    let younger = bench.enqueue(job()).await;
+    assert_eq!(bench.pass(week - 3 * MICRO).await.lifetimes, 0);
+    bench.advance(MICRO);
+    let mut ended = 0;
+    loop {
+        let step = bench.store.upkeep(&Upkeep { limit: 5, ..Upkeep::default() }).await.expect("upkeep");
+        ended += step.lifetimes;
+        if !step.more {
+            break;
+        }
+    }
+    assert_eq!(ended, ids.len());
+    for id in ids {
+        assert_dead_of_lifetime(&bench, id).await;
+    }
+    assert_eq!(bench.state(younger).await, State::Scheduled);
+    bench.assert_sound().await;
 }
 
 async fn t4_a_job_without_lifetime_waits_for_ever(bench: Bench) {

@@ -10,6 +10,7 @@ use super::floors::Floor;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
 use super::row::Row;
+use super::rows::Places;
 use super::{Inner, rows, tokens};
 use crate::job::{Lease, QueueName, WorkerId};
 use crate::store::answer::Claimed;
@@ -59,12 +60,11 @@ impl Inner {
             };
             let cost = begun.elapsed();
             let mut came = vec![Floor::default(); floors.len()];
-            for row in &rows {
-                let Some(number) = numbers.get(&row.get("lane")) else { continue };
+            for (lane, priority, due) in places_of(&rows) {
+                let Some(number) = numbers.get(&lane) else { continue };
                 wanted.rooms[wanted.places[*number]] -= 1;
-                let priority: i16 = row.get("claimed_priority");
-                if let Some(place) = usize::try_from(priority).ok().and_then(|place| came[*number].get_mut(place)) {
-                    *place = (*place).max(row.get("scheduled_at"));
+                if let Some(place) = came[*number].get_mut(priority) {
+                    *place = (*place).max(due);
                 }
             }
             left -= small(rows.len());
@@ -116,8 +116,9 @@ impl Inner {
         common: Uuid,
     ) -> Result<Vec<Claimed>, Fault> {
         let mut jobs = Vec::with_capacity(rows.len());
+        let Some(at) = rows.first().map(Places::of) else { return Ok(Vec::new()) };
         for row in rows {
-            let (seq, job) = rows::claimed(row, &self.lanes, worker)?;
+            let (seq, job) = rows::claimed(row, &at, &self.lanes, worker)?;
             let token = tokens::of(seq, common);
             let place = wanted.queues.iter().position(|queue| **queue == job.spec.queue);
             jobs.push((place, job.claim_order(u64::try_from(seq).unwrap_or_default()), job, token));
@@ -153,6 +154,16 @@ impl Inner {
         }
         wanted
     }
+}
+
+/// The lane, the priority and the moment of being due of each job that was taken.
+fn places_of(rows: &[Row]) -> impl Iterator<Item = (Lane, usize, i64)> + '_ {
+    let at = rows.first().map(|row| [row.place("lane"), row.place("claimed_priority"), row.place("scheduled_at")]);
+    let [lane, priority, due] = at.unwrap_or_default();
+    rows.iter().map(move |row| {
+        let priority: i16 = row.get(priority);
+        (row.get(lane), usize::try_from(priority).unwrap_or(usize::MAX), row.get(due))
+    })
 }
 
 #[derive(Default)]

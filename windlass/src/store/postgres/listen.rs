@@ -85,7 +85,7 @@ pub(super) async fn speak(dial: Dial, mut hints: mpsc::UnboundedReceiver<Vec<Wak
 
 /// Sends words without preparing a statement, which a pooler might not allow.
 async fn notify(client: &Client, channel: &str, words: &str) -> Result<(), tokio_postgres::Error> {
-    let statement = include_str!("sql/notify.sql");
+    let statement = include_str!("sql/notify_aside.sql");
     client.query_typed(statement, &[(&channel, Type::TEXT), (&words, Type::TEXT)]).await.map(|_| ())
 }
 

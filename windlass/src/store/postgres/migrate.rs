@@ -5,13 +5,14 @@ use super::link::{Link, text};
 use crate::error::Error;
 
 /// The steps, by number from 1. A step that was released is never edited.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     include_str!("migrations/0001_jobs.sql"),
     include_str!("migrations/0002_rest.sql"),
     include_str!("migrations/0003_events.sql"),
     include_str!("migrations/0004_enqueue.sql"),
     include_str!("migrations/0005_faster.sql"),
     include_str!("migrations/0006_leases.sql"),
+    include_str!("migrations/0007_lifetimes.sql"),
 ];
 
 /// The newest step of the schema that this program can use.

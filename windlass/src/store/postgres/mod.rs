@@ -42,8 +42,8 @@ mod unit;
 mod upkeep;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
@@ -111,6 +111,8 @@ struct Inner {
     ids: OnceLock<IdKey>,
     lanes: Lanes,
     floors: Floors,
+    /// When upkeep last looked lane by lane.
+    looked_by_lane: Mutex<Option<Instant>>,
     wakes: broadcast::Sender<Wake>,
     /// To whoever tells other processes; nobody, where the options say so.
     spoken: Option<mpsc::UnboundedSender<Vec<Wake>>>,
@@ -131,12 +133,14 @@ impl PostgresStore {
         let schema: Arc<str> = Arc::from(options.schema.as_str());
         let turn = lock_number(&schema);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
-        let (ids, lanes, floors) = (OnceLock::new(), Lanes::default(), Floors::default());
+        let (ids, lanes, floors, looked_by_lane) =
+            (OnceLock::new(), Lanes::default(), Floors::default(), Mutex::default());
         let (spoken, speech) = mpsc::unbounded_channel();
         let spoken = Some(spoken).filter(|_| options.listen);
         let types = pooled.then(Arc::default);
         let clock = options.clock.clone();
-        let inner = Arc::new(Inner { pool, schema, types, turn, clock, ids, lanes, floors, wakes, spoken });
+        let inner =
+            Arc::new(Inner { pool, schema, types, turn, clock, ids, lanes, floors, looked_by_lane, wakes, spoken });
         let opened = async {
             let mut link = inner.link().await?;
             match options.migrate {

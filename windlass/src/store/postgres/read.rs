@@ -4,7 +4,7 @@ use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
 use super::row::Row;
-use super::rows::{self, Entry};
+use super::rows::{self, Entry, Places};
 use crate::error::{Error, Result as Answer};
 use crate::job::{
     AttemptId, AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State,
@@ -115,7 +115,8 @@ impl Inner {
     pub(super) async fn entries(&self, link: &Link<'_>, rows: &[Row], now: Timestamp) -> Result<Vec<Entry>, Fault> {
         let lanes: Vec<i32> = rows.iter().map(|row| row.get("lane")).collect();
         self.lanes.learn_lanes(link, &lanes).await?;
-        rows.iter().map(|row| rows::entry(row, &self.lanes, now)).collect()
+        let Some(at) = rows.first().map(Places::of) else { return Ok(Vec::new()) };
+        rows.iter().map(|row| rows::entry(row, &at, &self.lanes, now)).collect()
     }
 
     async fn find_entries(&self, link: &Link<'_>, ids: &[JobId]) -> Result<(Vec<Entry>, Timestamp), Fault> {

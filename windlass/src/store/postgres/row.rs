@@ -40,6 +40,15 @@ impl Place for &str {
 }
 
 impl Row {
+    /// The number of a column, for reading it from many rows.
+    pub(super) fn place(&self, name: &str) -> usize {
+        let place = match self {
+            Row::Own(row) => row.columns().iter().position(|column| column.name() == name),
+            Row::Received(row) => Place::find(&name, &row.columns),
+        };
+        place.unwrap_or_else(|| panic!("no column {name}"))
+    }
+
     /// A column's value. The statements are the store's own, so a column that is absent or of another type is a defect.
     pub(super) fn get<'r, P: Place, T: FromSql<'r>>(&'r self, place: P) -> T {
         match self {

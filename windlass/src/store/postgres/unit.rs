@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::lanes::{self, Lane};
 use super::link::Link;
 use super::row::Row;
-use super::rows::{self, Entry};
+use super::rows::{self, Entry, Places};
 use crate::error::Error;
 use crate::job::{AttemptRecord, DependencyKind, JobId, JobType, LeaseToken, QueueName, State};
 use crate::store::answer::Wake;
@@ -233,12 +233,13 @@ impl<'a> Unit<'a> {
             let lanes: Vec<Lane> = rows.iter().map(|row| row.get("lane")).collect();
             self.store.lanes.learn_lanes(&self.link, &lanes).await?;
             let mut moved = Vec::new();
+            let Some(at) = rows.first().map(Places::of) else { break };
             for row in &rows {
                 let state: Option<i16> = row.get("state");
-                let seq: i64 = row.get("seq");
+                let seq: i64 = row.get(at.seq);
                 match state.and_then(|state| u8::try_from(state).ok()).and_then(State::from_number) {
                     Some(state) if state.is_terminal() || state == State::Pending || self.locked.contains(&seq) => {
-                        let entry = rows::entry(row, &self.store.lanes, self.now)?;
+                        let entry = rows::entry(row, &at, &self.store.lanes, self.now)?;
                         self.ids.insert(entry.job.id, seq);
                         self.was.insert(seq, entry.job.state);
                         self.entries.insert(seq, entry);

@@ -11,6 +11,7 @@ use super::Inner;
 use super::fault::Fault;
 use super::floors::Floor;
 use super::lanes::Lane;
+use super::row::Row;
 use super::rows;
 use super::unit::{EVENT_PRUNED, Unit};
 use crate::job::{JobRecord, Outcome, State, Verdict};
@@ -23,6 +24,9 @@ const UPKEEP: Lane = 0;
 const LEASES: usize = 4;
 /// Where the floor of folding events is kept, in the first place.
 const EVENTS: Lane = -1;
+/// How often upkeep looks lane by lane for jobs that have lived for the standard lifetime of seven days: there may be
+/// many lanes.
+const BY_LANE_EVERY: Duration = Duration::from_secs(10);
 /// How long upkeep may go without looking from the very front, where that is slow.
 const SWEEP_MAX: Duration = Duration::from_secs(30);
 
@@ -34,26 +38,41 @@ const FOLD_MAX: i64 = 20_000;
 impl Inner {
     pub(super) async fn upkeep(self: &Arc<Self>, request: &Upkeep) -> Result<UpkeepReport, Fault> {
         let floor = self.floors.begin(UPKEEP, SWEEP_MAX);
+        let by_lane = self.looks_by_lane();
         let begun = Instant::now();
-        let (due, mut came) = self.has_upkeep(request, &floor).await?;
+        let (due, mut came) = self.has_upkeep(request, &floor, by_lane).await?;
         let cost = begun.elapsed();
         let report = match due {
             false => UpkeepReport::default(),
-            true => super::in_unit!(self, unit, unit.upkeep(request, &floor, &mut came).await)?,
+            true => super::in_unit!(self, unit, unit.upkeep(request, &floor, &mut came, by_lane).await)?,
         };
         self.floors.end(UPKEEP, &floor, cost, came, false);
+        if report.lifetimes > 0 {
+            // Where some have ended there may be more.
+            self.looked_by_lane.lock().expect("nobody panics while holding it").take();
+        }
         Ok(report)
     }
 
+    /// Whether to look lane by lane this time. A test's clock goes by days, so there it is always time.
+    fn looks_by_lane(&self) -> bool {
+        let mut last = self.looked_by_lane.lock().expect("nobody panics while holding it");
+        let looks = self.clock.is_some() || last.is_none_or(|at| at.elapsed() >= BY_LANE_EVERY);
+        if looks {
+            *last = Some(Instant::now());
+        }
+        looks
+    }
+
     /// Whether there is anything to do, and up to where there is nothing if not.
-    async fn has_upkeep(&self, request: &Upkeep, floor: &Floor) -> Result<(bool, Floor), Fault> {
+    async fn has_upkeep(&self, request: &Upkeep, floor: &Floor, by_lane: bool) -> Result<(bool, Floor), Fault> {
         let link = self.link().await?;
         let floor = floor.to_vec();
         let live = rows::micros(WORKER_LIVE);
         let (states, kept) = horizons(&request.retention);
         let events = self.floors.begin(EVENTS, SWEEP_MAX)[0];
-        let parameters: [super::link::Parameter<'_>; 7] =
-            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &floor, &events];
+        let parameters: [super::link::Parameter<'_>; 8] =
+            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &floor, &events, &by_lane];
         let rows = link.query(include_str!("sql/upkeep_due.sql"), &parameters).await?;
         let row = rows.first().ok_or_else(|| rows::corrupt("no answer"))?;
         let now: i64 = row.get(1);
@@ -72,6 +91,10 @@ fn horizons(retention: &Retention) -> (Vec<i16>, Vec<i64>) {
     kept.map(|(state, kept)| (i16::from(state.number()), rows::micros(kept))).unzip()
 }
 
+fn many(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// The place of a terminal state in upkeep's floor.
 fn place(state: i16) -> usize {
     usize::try_from(state - i16::from(State::Completed.number())).unwrap_or_default().min(LEASES - 1)
@@ -88,9 +111,15 @@ fn came_to(taken: impl Iterator<Item = (i16, i64)>, came: &mut Floor) {
 
 impl Unit<'_> {
     /// Does it, beginning at a floor, and says how far it came.
-    async fn upkeep(&mut self, request: &Upkeep, floor: &Floor, came: &mut Floor) -> Result<UpkeepReport, Fault> {
+    async fn upkeep(
+        &mut self,
+        request: &Upkeep,
+        floor: &Floor,
+        came: &mut Floor,
+        by_lane: bool,
+    ) -> Result<UpkeepReport, Fault> {
         let limit = request.limit.max(1);
-        let lifetimes = self.end_lifetimes(limit, floor[LEASES]).await?;
+        let lifetimes = self.end_lifetimes(limit, floor[LEASES], by_lane).await?;
         let expired = self.take_back_leases(limit, floor[LEASES]).await?;
         if expired >= limit || lifetimes >= limit {
             came[LEASES] = 0;
@@ -117,10 +146,13 @@ impl Unit<'_> {
     }
 
     /// S15: whatever the state, and whoever holds the job.
-    async fn end_lifetimes(&mut self, limit: usize, floor: i64) -> Result<usize, Fault> {
+    async fn end_lifetimes(&mut self, limit: usize, floor: i64, by_lane: bool) -> Result<usize, Fault> {
         let mut count = 0;
         loop {
-            let seqs = self.due(include_str!("sql/lifetime_due.sql"), limit - count, floor).await?;
+            let (now, most) = (self.now.as_micros(), many(limit - count));
+            let parameters: [super::link::Parameter<'_>; 4] = [&now, &most, &floor, &by_lane];
+            let rows = self.link.query(include_str!("sql/lifetime_due.sql"), &parameters).await?;
+            let seqs = self.load_due(&rows).await?;
             let before = count;
             for seq in seqs {
                 let now = self.now;
@@ -143,7 +175,9 @@ impl Unit<'_> {
     async fn take_back_leases(&mut self, limit: usize, floor: i64) -> Result<usize, Fault> {
         let mut count = 0;
         loop {
-            let seqs = self.due(include_str!("sql/lease_due.sql"), limit - count, floor).await?;
+            let (now, most) = (self.now.as_micros(), many(limit - count));
+            let rows = self.link.query(include_str!("sql/lease_due.sql"), &[&now, &most, &floor]).await?;
+            let seqs = self.load_due(&rows).await?;
             let before = count;
             for seq in seqs {
                 let now = self.now;
@@ -162,10 +196,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Loads the jobs that a statement names, at most so many.
-    async fn due(&mut self, statement: &'static str, limit: usize, floor: i64) -> Result<Vec<i64>, Fault> {
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.link.query(statement, &[&self.now.as_micros(), &most, &floor]).await?;
+    /// Loads the jobs that a statement found.
+    async fn load_due(&mut self, rows: &[Row]) -> Result<Vec<i64>, Fault> {
         let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         self.load_seqs(seqs.iter().copied()).await?;
         Ok(seqs)
@@ -181,7 +213,7 @@ impl Unit<'_> {
         let (states, kept) = horizons(retention);
         let now = self.now.as_micros();
         let ends: Vec<i64> = kept.into_iter().map(|kept| now - kept).collect();
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let most = many(limit);
         let rows =
             self.link.query(include_str!("sql/prune_due.sql"), &[&states, &ends, &most, &floor.to_vec()]).await?;
         if rows.len() >= limit {
@@ -193,7 +225,7 @@ impl Unit<'_> {
             self.events.push((lane, EVENT_PRUNED, seq));
             self.events.push((lane, -state, seq));
         }
-        let room = i64::try_from(limit - rows.len().min(limit)).unwrap_or_default();
+        let room = many(limit - rows.len().min(limit));
         let keys = self.link.execute(include_str!("sql/key_prune.sql"), &[&now, &room]).await?;
         Ok(rows.len() + usize::try_from(keys).unwrap_or_default())
     }

@@ -42,24 +42,22 @@ pick as materialized (
 taken as (
     delete from windlass.ready
     where ctid = any(array(select spot from pick))
-    returning seq, lane, priority, slow, due, deadline, visibility, version, attempt, failures, lost, generation,
-        failed_at, failure
+    returning
+        seq, lane, priority, slow, due, deadline, visibility, version + 1 as version, attempt + 1 as attempt, failures,
+        lost, generation, failed_at, failure,
+        least((select now from clock) + coalesce($3::bigint, visibility), deadline) as expires_at
 ),
 held as (
     insert into windlass.leased
     select
-        t.seq, t.lane, t.priority, t.slow, $10::uuid, t.version + 1,
-        least((select now from clock) + coalesce($3::bigint, t.visibility), t.deadline),
-        t.deadline, t.visibility, t.attempt + 1, t.failures, t.lost, t.generation, t.due,
-        (select now from clock), t.failed_at, t.failure, $2::text, null
+        t.seq, t.lane, t.priority, t.slow, $10::uuid, t.version, t.expires_at, t.deadline, t.visibility, t.attempt,
+        t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text, null
     from taken t
-    returning seq, lane, priority, version, expires_at, attempt, failures, lost, generation, scheduled_at, started_at,
-        failed_at, failure
 )
 select
-    h.seq, j.id, h.lane, h.version, h.expires_at, h.attempt, h.failures, h.lost, h.generation,
-    h.scheduled_at, h.started_at, h.failed_at, h.failure, j.priority, j.inherited, j.created_at, j.deadline,
-    j.content_type, j.payload, j.options, j.depends_on, j.workflow, j.schedule, j.slot, j.spawned_by,
-    j.progress, j.checkpoint, h.priority as claimed_priority
-from held h
-cross join lateral (select * from windlass.job where seq = h.seq offset 0) j
+    t.seq, j.id, t.lane, t.version, t.expires_at, t.attempt, t.failures, t.lost, t.generation,
+    t.due as scheduled_at, (select now from clock) as started_at, t.failed_at, t.failure, j.priority, j.inherited,
+    j.created_at, j.deadline, j.content_type, j.payload, j.options, j.depends_on, j.workflow, j.schedule, j.slot,
+    j.spawned_by, j.progress, j.checkpoint, t.priority as claimed_priority
+from taken t
+cross join lateral (select * from windlass.job where seq = t.seq offset 0) j

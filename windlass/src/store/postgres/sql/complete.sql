@@ -17,12 +17,12 @@ gone as (
 ended as (
     insert into windlass.done
     select
-        g.seq, g.lane, 5, c.now, g.version, g.attempt, g.failures, g.lost, g.generation, g.scheduled_at, g.started_at,
-        null, g.token, g.worker, null, null, g.result_type, g.result
-    from gone g, clock c
+        g.seq, g.lane, 5, (select now from clock), g.version, g.attempt, g.failures, g.lost, g.generation, g.scheduled_at,
+        g.started_at, null, g.token, g.worker, null, null, g.result_type, g.result
+    from gone g
 )
 insert into windlass.event (at, lane, kind, count, seqs)
-select c.now, g.lane, 5, count(*), array_agg(g.seq)
-from gone g, clock c
-group by c.now, g.lane
+select (select now from clock), g.lane, 5, count(*), array_agg(g.seq)
+from gone g
+group by g.lane
 returning lane, seqs

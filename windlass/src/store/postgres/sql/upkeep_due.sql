@@ -1,8 +1,8 @@
 -- Whether upkeep has anything to do, and the time. $1 the time, null for the server's; $2 how long a worker lives without
 -- a word; $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart; $6 the moments
 -- before which nothing can be: ends by state from 5, then expiries of leases; $7 the number before which there
--- are no events.
--- By ready_deadline, waiting_deadline, leased_expiry, done_end, key_end and event_pkey.
+-- are no events; $8 whether to look lane by lane for the standard lifetime.
+-- By ready_deadline, ready_claim, waiting_deadline, leased_expiry, done_end, key_end and event_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 )
@@ -10,7 +10,16 @@ select
     exists (
         select from windlass.leased
         where expires_at <= (select now from clock) and expires_at >= ($6::bigint[])[5])
-    or exists (select from windlass.ready where deadline <= (select now from clock))
+    or exists (select from windlass.ready where deadline <= (select now from clock) and deadline - due <> 604800000000)
+    or $8::boolean and exists (
+        select from windlass.lane l
+        cross join generate_series(0, 4) as p(priority)
+        cross join lateral (
+            select from windlass.ready r
+            where r.lane = l.lane and r.priority = p.priority
+                and r.due <= (select now from clock) - 604800000000 and r.deadline - r.due = 604800000000
+            order by r.due
+            limit 1) r)
     or exists (select from windlass.waiting where deadline <= (select now from clock))
     or exists (
         select from windlass.schedule
