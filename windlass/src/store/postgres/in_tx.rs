@@ -31,7 +31,7 @@ use super::insert::{Columns, is_plain, resting_state};
 use super::keyed::is_keyed;
 use super::link::{Link, UsersTransaction};
 use super::unit::Unit;
-use super::{PostgresStore, listen};
+use super::{PostgresStore, listen, speak};
 use crate::error::{Error, Result};
 use crate::job::{QueueName, Settlement, State};
 use crate::store::Store;
@@ -146,10 +146,10 @@ impl PostgresStore {
     /// Lets the commit tell everybody who listens, this process included. An ordinary enqueue notifies after its commit,
     /// which is cheaper, but when that is only the user knows.
     async fn notify_at_commit(&self, users: &Link<'_>, hints: Vec<Wake>) -> Result<(), Fault> {
-        if self.inner.spoken.is_none() || hints.is_empty() {
+        if self.inner.mouth.is_none() || hints.is_empty() {
             return Ok(());
         }
-        let (channel, words) = (listen::channel(&self.inner.schema), listen::from_nobody(hints));
+        let (channel, words) = (listen::channel(&self.inner.schema), speak::from_nobody(hints));
         users.query(include_str!("sql/notify.sql"), &[&channel, &words]).await?;
         Ok(())
     }

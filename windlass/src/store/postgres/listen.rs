@@ -1,34 +1,22 @@
-//! Wake-ups between processes: hints sent and heard by LISTEN/NOTIFY, on connections of their own.
-//!
-//! NOTIFY inside a transaction takes a lock of the whole database until the commit is on disk, which costs writers three
-//! quarters of their rate. So hints are sent after the commit, from one connection, and throttled: at most one
-//! notification every [`THROTTLE`], holding all that came meanwhile. A hint may be lost; polling must suffice.
+//! Wake-ups between processes, the hearing half: hints that others [speak](super::speak), by LISTEN on a connection of its
+//! own. A hint may be lost; polling must suffice.
 //!
 //! Modes of the ear: *away* (connecting, with growing waits), *testing* (it has sent itself a word and waits for it) and
 //! *hearing*. Behind a transaction pooler the word never comes: then it says so once, and leaves the rest to polling.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
 use super::Inner;
+use super::speak::notify;
 use super::tls::Tls;
 use crate::job::{JobId, QueueName};
 use crate::store::answer::Wake;
 
-/// Shortest time between two notifications of one process.
-const THROTTLE: Duration = Duration::from_millis(3);
-/// Most bytes of a notification; PostgreSQL allows 7999.
-const BYTES_MAX: usize = 7000;
-/// Most ends told in one notification; whoever waits for one looks for itself soon.
-const ENDS_MAX: usize = 100;
-/// Stands where the sender's mark would.
-const NOBODY: &str = "-";
 /// Longest name of a channel, below what PostgreSQL keeps of one.
 const CHANNEL_BYTES_MAX: usize = 60;
 /// How long the ear waits for its own word.
@@ -52,69 +40,7 @@ pub(super) fn channel(schema: &str) -> String {
     format!("windlass_{schema}").chars().take(CHANNEL_BYTES_MAX).collect()
 }
 
-/// Hints as a notification that every process passes on, the sender's too.
-pub(super) fn from_nobody(hints: Vec<Wake>) -> String {
-    let mut words = BTreeSet::new();
-    add(&mut words, hints);
-    sentence(NOBODY, &words)
-}
-
-/// Sends hints until the store is dropped. Those that cannot be sent are lost, as they may be.
-pub(super) async fn speak(dial: Dial, mut hints: mpsc::UnboundedReceiver<Vec<Wake>>) {
-    let mut mouth: Option<(Client, JoinHandle<()>)> = None;
-    while let Some(first) = hints.recv().await {
-        let mut words = BTreeSet::new();
-        add(&mut words, first);
-        tokio::time::sleep(THROTTLE).await;
-        while let Ok(more) = hints.try_recv() {
-            add(&mut words, more);
-        }
-        if mouth.as_ref().is_none_or(|(client, _)| client.is_closed()) {
-            mouth = connect(&dial).await;
-        }
-        let Some((client, _)) = &mouth else {
-            tokio::time::sleep(AWAY_MIN).await;
-            continue;
-        };
-        let sentence = sentence(&dial.own, &words);
-        if notify(client, &dial.channel, &sentence).await.is_err() {
-            mouth = None;
-        }
-    }
-}
-
-/// Sends words without preparing a statement, which a pooler might not allow.
-async fn notify(client: &Client, channel: &str, words: &str) -> Result<(), tokio_postgres::Error> {
-    let statement = include_str!("sql/notify_aside.sql");
-    client.query_typed(statement, &[(&channel, Type::TEXT), (&words, Type::TEXT)]).await.map(|_| ())
-}
-
-fn add(words: &mut BTreeSet<String>, hints: Vec<Wake>) {
-    for hint in hints {
-        match hint {
-            Wake::Scheduled(queue) => words.insert(format!("s{queue}")),
-            Wake::CancelAsked(job) => words.insert(format!("c{job}")),
-            Wake::Ended(_) if words.len() >= ENDS_MAX => false,
-            Wake::Ended(job) => words.insert(format!("e{job}")),
-        };
-    }
-}
-
-/// Words with the urgent first, as many as fit.
-fn sentence(own: &str, words: &BTreeSet<String>) -> String {
-    let mut text = own.to_owned();
-    let (ends, urgent): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('e'));
-    for word in urgent.into_iter().chain(ends) {
-        if text.len() + 1 + word.len() > BYTES_MAX {
-            break;
-        }
-        text.push(' ');
-        text.push_str(word);
-    }
-    text
-}
-
-fn hint(word: &str) -> Option<Wake> {
+pub(super) fn hint(word: &str) -> Option<Wake> {
     let (kind, rest) = word.split_at_checked(1)?;
     match kind {
         "s" => QueueName::new(rest).ok().map(Wake::Scheduled),
@@ -122,11 +48,6 @@ fn hint(word: &str) -> Option<Wake> {
         "e" => rest.parse::<JobId>().ok().map(Wake::Ended),
         _ => None,
     }
-}
-
-async fn connect(dial: &Dial) -> Option<(Client, JoinHandle<()>)> {
-    let (client, _, task) = open(dial).await.ok()?;
-    Some((client, task))
 }
 
 pub(super) type Heard = mpsc::UnboundedReceiver<String>;
@@ -248,25 +169,5 @@ fn pass_on(store: &Arc<Inner>, own: &str, text: &str) {
     for hint in words.filter_map(hint) {
         // Nobody listening is no error.
         let _ = store.wakes.send(hint);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hints_are_read_back_and_the_urgent_go_first() {
-        let job = crate::store::new_job_id();
-        let queue = QueueName::new("mail").expect("a name");
-        let mut words = BTreeSet::new();
-        let ends: Vec<_> = (0..500).map(|_| Wake::Ended(crate::store::new_job_id())).collect();
-        add(&mut words, ends);
-        add(&mut words, vec![Wake::Scheduled(queue.clone()), Wake::CancelAsked(job)]);
-        let text = sentence("me", &words);
-        assert!(text.len() <= BYTES_MAX);
-        let heard: Vec<_> = text.split(' ').skip(1).filter_map(hint).collect();
-        assert_eq!(heard[..2], [Wake::CancelAsked(job), Wake::Scheduled(queue)]);
-        assert_eq!(heard.len(), 2 + ENDS_MAX);
     }
 }

@@ -34,6 +34,7 @@ mod schedules;
 mod settle;
 mod share;
 mod small;
+mod speak;
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 mod sqlx;
 mod tls;
@@ -47,7 +48,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
 
 pub use self::config::{PostgresOptions, SCHEMA_DEFAULT};
 use self::fault::{Fault, Tries};
@@ -115,7 +116,7 @@ struct Inner {
     looked_by_lane: Mutex<Option<Instant>>,
     wakes: broadcast::Sender<Wake>,
     /// To whoever tells other processes; nobody, where the options say so.
-    spoken: Option<mpsc::UnboundedSender<Vec<Wake>>>,
+    mouth: Option<speak::Mouth>,
 }
 
 impl PostgresStore {
@@ -135,12 +136,12 @@ impl PostgresStore {
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
         let (ids, lanes, floors, looked_by_lane) =
             (OnceLock::new(), Lanes::default(), Floors::default(), Mutex::default());
-        let (spoken, speech) = mpsc::unbounded_channel();
-        let spoken = Some(spoken).filter(|_| options.listen);
+        let (mouth, speech) = speak::mouth();
+        let mouth = Some(mouth).filter(|_| options.listen);
         let types = pooled.then(Arc::default);
         let clock = options.clock.clone();
         let inner =
-            Arc::new(Inner { pool, schema, types, turn, clock, ids, lanes, floors, looked_by_lane, wakes, spoken });
+            Arc::new(Inner { pool, schema, types, turn, clock, ids, lanes, floors, looked_by_lane, wakes, mouth });
         let opened = async {
             let mut link = inner.link().await?;
             match options.migrate {
@@ -154,7 +155,7 @@ impl PostgresStore {
         opened.await.map_err(|fault| fault.into_error("open the store"))?;
         let shared = share::Shared::start(Arc::clone(&inner));
         if options.listen {
-            tokio::spawn(listen::speak(dial.clone(), speech));
+            tokio::spawn(speak::speak(dial.clone(), speech));
             if !pooled {
                 tokio::spawn(listen::hear(dial, Arc::downgrade(&inner)));
             }
@@ -264,8 +265,8 @@ impl Inner {
         for hint in &hints {
             let _ = self.wakes.send(hint.clone());
         }
-        if let Some(spoken) = &self.spoken {
-            let _ = spoken.send(hints);
+        if let Some(mouth) = &self.mouth {
+            mouth.say(hints);
         }
     }
 }
