@@ -389,6 +389,32 @@ async fn n2_another_process_hears_of_jobs_ends_and_cancels() {
     tokio::time::timeout(DEADLINE, story).await.expect("every hint arrives in time");
 }
 
+/// The standard lifetime is looked for only now and then by the server's clock, but until there is no more of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_the_standard_lifetime_ends_by_the_servers_clock_step_by_step() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let jobs = (0..5).map(|number| job().queue(if number < 3 { "mail" } else { "reports" }));
+    let ids: Vec<JobId> =
+        store.insert(batch(jobs.collect())).await.expect("insert").jobs.iter().map(|job| job.id).collect();
+    let week = 7 * 24 * 3600 * 1_000_000_i64;
+    let age = format!(
+        "update {schema}.job set created_at = created_at - {week}, deadline = deadline - {week};
+         update {schema}.ready set due = due - {week}, deadline = deadline - {week}"
+    );
+    client().await.batch_execute(&age).await.expect("a week passes");
+    let step = Upkeep { limit: 2, ..Upkeep::default() };
+    let mut ended = Vec::new();
+    for _ in 0..3 {
+        ended.push(store.upkeep(&step).await.expect("upkeep").lifetimes);
+    }
+    assert_eq!(ended, [2, 2, 1]);
+    for id in ids {
+        assert_eq!(state(&store, id).await, Some(State::DeadLetter));
+    }
+    assert_sound(&store).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_schemas_in_one_database_know_nothing_of_each_other() {
     let (one, other) = (open(&new_schema()).await, open(&new_schema()).await);

@@ -194,7 +194,7 @@ mod tests {
             let span = Span(Duration::new(seconds, nanos));
             prop_assert_eq!(span.to_string().parse(), Ok(span));
             for pattern in [PATTERN, LIMIT_PATTERN] {
-                prop_assert!(regex::Regex::new(pattern).unwrap().is_match(&span.to_string()), "{span} is not as described");
+                prop_assert!(regex::Regex::new(pattern).expect("a pattern").is_match(&span.to_string()), "{span} is not as described");
             }
         }
 
