@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::net::TcpListener;
+use windlass::job::{Limits, PAYLOAD_BYTES_MAX};
 use windlass::store::conformance::{Case, Subject, cases};
 use windlass::store::{MemoryStore, Store};
-use windlass::{Client, Limits, ManualClock, PAYLOAD_BYTES_MAX};
+use windlass::{Client, ManualClock};
 use windlass_server::api::{self, ApiState};
 use windlass_server::remote::HttpStore;
 

@@ -5,9 +5,10 @@
 
 use std::time::{Duration, Instant};
 
+use windlass::job::{Limits, WorkerId};
 use windlass::store::{ClaimRequest, MemoryStore, Store};
 use windlass::workflow::Submission;
-use windlass::{Limits, NewJob, Payload, Policies, QueueName, WorkerId};
+use windlass::{NewJob, Payload, Policies, QueueName};
 
 const BATCH: usize = 100;
 

@@ -3,10 +3,11 @@
 
 use std::time::Instant;
 
-use windlass::store::sqlite::SqliteStore;
+use windlass::job::{JobSpec, Limits, WorkerId};
+use windlass::store::SqliteStore;
 use windlass::store::{ClaimRequest, Settled, Store};
 use windlass::workflow::Submission;
-use windlass::{JobSpec, Limits, NewJob, Payload, Policies, QueueName, WorkerId};
+use windlass::{NewJob, Payload, Policies, QueueName};
 
 const JOBS: usize = 100_000;
 const PAYLOAD_BYTES: usize = 200;

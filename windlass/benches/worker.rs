@@ -7,8 +7,9 @@ use std::alloc::System;
 use std::time::{Duration, Instant};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use windlass::job::WorkerId;
 use windlass::store::{ClaimRequest, Settled};
-use windlass::{Client, Context, NewJob, Payload, QueueName, State, Worker, WorkerId};
+use windlass::{Client, Context, NewJob, Payload, QueueName, State, Worker};
 
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

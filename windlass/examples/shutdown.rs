@@ -26,7 +26,7 @@ async fn main() -> windlass::Result<()> {
     let long = client.enqueue(Work { milliseconds: 3_600_000 }).await?.id;
 
     let worker = Worker::new(&client).queue("default", 8).grace(Duration::from_secs(1)).handle(work);
-    // In a program: worker.run_until_signals(tokio::signal::ctrl_c), whose second signal aborts.
+    // In a program: worker.run(), which SIGINT and SIGTERM stop; a second signal aborts.
     let stopped = worker
         .run_until(async {
             while client.job(long).await.is_ok_and(|job| job.state != State::Running) {

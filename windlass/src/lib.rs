@@ -27,22 +27,54 @@
 //! # }
 //! ```
 //!
-//! # The modules, each using only those before it
+//! # A tour
 //!
-//! | module | is |
+//! **Put work in.** A [`Job`] is a plain struct with a name. A [`Client`] enqueues it, now or later
+//! ([`delay`](client::Enqueue::delay), [`run_at`](client::Enqueue::run_at)), once per key
+//! ([`idempotency_key`](client::Enqueue::idempotency_key)), and in a transaction of your own
+//! ([`in_tx`](client::Enqueue::in_tx)). Jobs without a Rust type are a [`NewJob`] with a [`Payload`].
+//!
+//! **Take work out.** A [`Worker`] claims jobs from its queues and runs handlers, which are functions of the job and a
+//! [`Context`]: application state, time left, checkpoints, progress, and completion in a transaction of your own. A
+//! handler that cannot do its work answers a [`Failure`]; any error becomes a temporary one by `?`, and a
+//! [`RetryPolicy`] says when to try again.
+//!
+//! **Put jobs together.** A [`Workflow`] is a graph of jobs: chain, group, chord or any other shape. A [`Schedule`] fires
+//! jobs by cron expression, at a fixed rate or after a fixed delay.
+//!
+//! **Look and operate.** A [`JobRecord`] says everything about a job: its [`State`], its attempts, why it ended.
+//! [`Client`] finds, explains, cancels, requeues and edits jobs, and pauses queues. [`observe`] names the metrics.
+//!
+//! **Test.** [`Client::for_tests`] has a clock that stands still until told, [`ManualClock`]; [`testing`] runs what is
+//! due, fails attempts at any point, and looks at what was enqueued.
+//!
+//! # Where the rest is
+//!
+//! What most programs name is here in the root; everything else is in its module. Each module uses only those above it.
+//!
+//! | module | has |
 //! |---|---|
 //! | [`job`] | the job, its nine states, leases, retries, and every decision about them; pure |
 //! | [`workflow`] | graphs of jobs: chain, group, chord, any DAG; pure |
 //! | [`schedule`] | recurring work: cron with zones, fixed rate, fixed delay; pure |
-//! | [`store`] | the trait that stores implement, the stores, and the conformance suite that holds them to the contract |
+//! | [`store`] | the trait that stores implement, and the stores: `MemoryStore`, `SqliteStore`, `PostgresStore`; with the feature `conformance`, the suite that holds them to the contract |
 //! | [`client`] | enqueue, look at and operate jobs |
 //! | [`worker`] | claim, run and settle them |
 //!
 //! # Features
 //!
-//! `sqlite`: jobs in a file, durable, nothing to install. `postgres`: many machines, one queue. `sqlx-0_8` and `sqlx-0_9`:
-//! jobs in a transaction of your own sqlx. `opentelemetry`: a job continues the trace it was enqueued in. `conformance`: the public suite, for a store of your own. The memory store is
-//! always there; it is for tests and forgets.
+//! | feature | brings |
+//! |---|---|
+//! | `sqlite` | jobs in a file, durable, nothing to install |
+//! | `postgres` | many machines, one queue |
+//! | `sqlx-0_8`, `sqlx-0_9` | jobs in a transaction of your own sqlx |
+//! | `jiff-0_2`, `chrono-0_4`, `time-0_3` | [`Timestamp`] from and into the types of these crates |
+//! | `opentelemetry` | a job continues the trace it was enqueued in |
+//! | `conformance` | the public suite, for a store of your own |
+//!
+//! The memory store is always there; it is for tests and forgets.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod client;
 pub mod clock;
@@ -56,10 +88,20 @@ pub mod time;
 pub mod worker;
 pub mod workflow;
 
+#[doc(inline)]
 pub use client::{Client, Schedule};
-pub use clock::{Clock, ManualClock, SystemClock};
+#[doc(inline)]
+pub use clock::ManualClock;
+#[doc(inline)]
 pub use error::{Error, Result};
-pub use job::*;
+#[doc(inline)]
+pub use job::{
+    Category, Failure, Job, JobId, JobRecord, JobType, NewJob, OrFailure, Payload, Policies, Priority, QueueName,
+    RetryPolicy, State, WorkflowId,
+};
+#[doc(inline)]
 pub use time::Timestamp;
+#[doc(inline)]
 pub use worker::{Context, Worker};
+#[doc(inline)]
 pub use workflow::Workflow;

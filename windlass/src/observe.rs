@@ -5,6 +5,7 @@
 
 pub(crate) mod trace;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -14,6 +15,10 @@ use crate::job::{JobType, Outcome, QueueName, Stale};
 
 /// The span around one execution of a handler; carries `job.id`, `job.type`, `attempt` and `queue`.
 pub const SPAN_JOB: &str = "windlass.job";
+
+/// The target of log events about settled attempts: completed `debug`, retried `warn`, FAILED and DEAD_LETTER `error`,
+/// all others `info`. They carry `job.id`, `job.type`, `queue`, `attempt` and, of failures, category, code and message.
+pub const TARGET_JOB: &str = "windlass::job";
 
 /// What kind of metric a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,9 +67,10 @@ const RESTARTS: &str = "windlass_loop_restarts_total";
 const STUCK: &str = "windlass_handlers_stuck_total";
 const UNSERVED: &str = "windlass_jobs_unserved";
 const UPKEEP: &str = "windlass_upkeep_total";
+const FIRINGS_REFUSED: &str = "windlass_firings_refused_total";
 
 /// Every metric there is.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: &[Metric] = &[
     metric(ENQUEUED, Kind::Counter, &["existing"], "Jobs enqueued, new or known by their idempotency key"),
     metric(ENQUEUE_ERRORS, Kind::Counter, &["error"], "Enqueue calls that failed, by error"),
     metric(CLAIMED, Kind::Counter, &["queue", "type"], "Jobs claimed"),
@@ -82,8 +88,14 @@ pub const METRICS: [Metric; 19] = [
     metric(SLOTS, Kind::Gauge, &["queue"], "Handlers that may run at once"),
     metric(RESTARTS, Kind::Counter, &["loop", "why"], "Restarts of a worker's loop that ended or stood still"),
     metric(STUCK, Kind::Counter, &["type"], "Handlers that held their thread long past their execution timeout"),
-    metric(UNSERVED, Kind::Gauge, &["queue"], "SCHEDULED jobs left in a queue served here, for want of a handler"),
+    metric(
+        UNSERVED,
+        Kind::Gauge,
+        &["queue"],
+        "SCHEDULED jobs left in a queue served here, because no handler is registered",
+    ),
     metric(UPKEEP, Kind::Counter, &["what"], "Rows that upkeep dealt with, by kind"),
+    metric(FIRINGS_REFUSED, Kind::Counter, &[], "Firings of schedules that made no job, because it was refused"),
 ];
 
 /// Gives the installed recorder the help text of every metric.
@@ -154,45 +166,87 @@ pub(crate) fn slots(queue: &QueueName, slots: usize, busy: usize, unserved: Opti
     }
 }
 
+pub(crate) fn firing_refused() {
+    counter!(FIRINGS_REFUSED).increment(1);
+}
+
 pub(crate) fn upkeep(what: &'static str, count: usize) {
     if count > 0 {
         counter!(UPKEEP, "what" => what).increment(count as u64);
     }
 }
 
+/// Upper bounds of the histograms that are measured in seconds: from a local call to a long job.
+///
+/// A recorder that is not told of buckets turns histograms into summaries, which cannot be added up over processes. With
+/// `metrics-exporter-prometheus`: `builder.set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &BUCKETS_SECONDS)?`.
+pub const BUCKETS_SECONDS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+/// Upper bounds of the histograms that count jobs, whose names end in `_jobs`.
+pub const BUCKETS_JOBS: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 500.0, 1000.0];
+
 /// The metrics of one queue and type, looked up once so that a job costs no lookup.
+///
+/// Each series is made when it is first used: a worker of many queues and types would otherwise export thousands of zeros.
+#[derive(Default)]
 pub(crate) struct JobMetrics {
-    claimed: Counter,
-    wait: Histogram,
-    run: Histogram,
-    ended: [Counter; Outcome::ALL.len()],
+    queue: String,
+    job_type: String,
+    claimed: OnceLock<Counter>,
+    wait: OnceLock<Histogram>,
+    run: OnceLock<Histogram>,
+    ended: [OnceLock<Counter>; Outcome::ALL.len()],
 }
 
 impl JobMetrics {
     pub(crate) fn new(queue: &QueueName, job_type: &JobType) -> Self {
-        let (queue, job_type) = (queue.to_string(), job_type.to_string());
-        JobMetrics {
-            claimed: counter!(CLAIMED, "queue" => queue.clone(), "type" => job_type.clone()),
-            wait: histogram!(WAIT, "queue" => queue.clone(), "type" => job_type.clone()),
-            run: histogram!(RUN, "queue" => queue.clone(), "type" => job_type.clone()),
-            ended: Outcome::ALL.map(|outcome| {
-                counter!(ENDED, "queue" => queue.clone(), "type" => job_type.clone(), "outcome" => outcome.as_str())
-            }),
-        }
+        JobMetrics { queue: queue.to_string(), job_type: job_type.to_string(), ..JobMetrics::default() }
     }
 
     pub(crate) fn claimed(&self, waited: Duration) {
-        self.claimed.increment(1);
-        self.wait.record(waited);
+        let JobMetrics { queue, job_type, .. } = self;
+        let claimed = || counter!(CLAIMED, "queue" => queue.clone(), "type" => job_type.clone());
+        self.claimed.get_or_init(claimed).increment(1);
+        let wait = || histogram!(WAIT, "queue" => queue.clone(), "type" => job_type.clone());
+        self.wait.get_or_init(wait).record(waited);
     }
 
     pub(crate) fn ran(&self, time: Duration) {
-        self.run.record(time);
+        let JobMetrics { queue, job_type, .. } = self;
+        let run = || histogram!(RUN, "queue" => queue.clone(), "type" => job_type.clone());
+        self.run.get_or_init(run).record(time);
     }
 
     pub(crate) fn ended(&self, outcome: Outcome) {
-        self.ended[usize::from(outcome.number())].increment(1);
+        let JobMetrics { queue, job_type, .. } = self;
+        let ended =
+            || counter!(ENDED, "queue" => queue.clone(), "type" => job_type.clone(), "outcome" => outcome.as_str());
+        self.ended[usize::from(outcome.number())].get_or_init(ended).increment(1);
     }
+}
+
+/// Counts a job that somebody else's worker claimed through this process, such as over HTTP.
+pub fn claimed_for_others(queue: &QueueName, job_type: &JobType, waited: Duration) {
+    JobMetrics::new(queue, job_type).claimed(waited);
+}
+
+/// Counts an attempt that somebody else's worker ended through this process; `ran` where it is known how long it took.
+pub fn ended_for_others(queue: &QueueName, job_type: &JobType, outcome: Outcome, ran: Option<Duration>) {
+    let metrics = JobMetrics::new(queue, job_type);
+    metrics.ended(outcome);
+    if let Some(time) = ran {
+        metrics.ran(time);
+    }
+}
+
+/// Counts a settlement of somebody else's worker that was refused because the lease did not hold.
+pub fn stale_for_others(stale: Stale) {
+    settlement_stale(stale);
+}
+
+/// Counts a lease that somebody else's worker wanted to renew and had lost.
+pub fn lease_lost_for_others(stale: Stale) {
+    lease_lost(stale.as_str());
 }
 
 #[cfg(test)]

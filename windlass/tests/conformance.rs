@@ -2,6 +2,8 @@
 //!
 //! To hold another store to it, implement [`Subject`] and add it to [`subjects`].
 
+mod custom_store;
+
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -16,6 +18,7 @@ use windlass::store::{MemoryStore, Store};
 fn subjects() -> Vec<Arc<dyn Subject>> {
     vec![
         Arc::new(Memory),
+        Arc::new(Custom),
         #[cfg(feature = "postgres")]
         Arc::new(Postgres),
         #[cfg(feature = "sqlite")]
@@ -34,6 +37,21 @@ impl Subject for Memory {
 
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
         Arc::new(MemoryStore::with_clock(clock))
+    }
+}
+
+/// The store of `custom_store`, which uses nothing but what the crate shows.
+#[derive(Debug)]
+struct Custom;
+
+#[async_trait::async_trait]
+impl Subject for Custom {
+    fn name(&self) -> &'static str {
+        "custom"
+    }
+
+    async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+        Arc::new(custom_store::MapStore::new(clock))
     }
 }
 
@@ -68,9 +86,9 @@ mod sqlite {
 
     use tempfile::TempDir;
     use windlass::ManualClock;
+    use windlass::store::SqliteOptions;
     use windlass::store::Store;
     use windlass::store::conformance::Subject;
-    use windlass::store::sqlite::SqliteOptions;
 
     /// Each store in a file of its own, in a folder that goes when the run ends.
     #[derive(Debug)]

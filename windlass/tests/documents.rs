@@ -5,8 +5,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use windlass::State;
+use windlass::job::{Event, SimpleState};
 use windlass::store::conformance::rules;
-use windlass::{Event, SimpleState, State};
 
 /// Compares a document with what it should be, or writes it.
 fn printed(name: &str, text: &str) {
@@ -83,4 +84,98 @@ fn states() -> String {
 
 fn names(states: &[State]) -> String {
     states.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The five parts of what was asked for, each with how many statements it has.
+const PARTS: [(&str, usize); 5] = [
+    ("Queue semantics and invariants", 107),
+    ("The job", 134),
+    ("Architecture", 50),
+    ("Semantics", 40),
+    ("Task contracts", 46),
+];
+/// How many tests of a rule are named in a line; the page of rules has the rest.
+const NAMED_MAX: usize = 4;
+
+const TRACEABILITY_PREFACE: &str = "\
+# Traceability
+
+Windlass unites what five documents ask of a job queue. These are their statements, in our words, each with the rules of
+[semantics.md](semantics.md) that answer it and the tests that hold these rules; [conformance.md](conformance.md) has all tests of a
+rule. Where statements disagree, the rule is the reconciled answer, and each holds by default or under a named setting.
+
+This page is printed by `windlass/tests/documents.rs` from `docs/statements.tsv`; a statement that no test and no document holds
+fails there.
+";
+
+#[test]
+fn the_page_of_statements_names_what_holds_each_of_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let tests = tests_below(&root);
+    let table = std::fs::read_to_string(root.join("docs/statements.tsv")).expect("the statements");
+    let mut statements = table.lines().filter(|line| !line.starts_with('#'));
+    let (mut page, mut unlinked) = (TRACEABILITY_PREFACE.to_owned(), Vec::new());
+    for (part, (name, count)) in PARTS.into_iter().enumerate() {
+        write!(page, "\n## {name}\n\n| no. | says | rules | held by |\n|---|---|---|---|\n").expect("text");
+        for number in 1..=count {
+            let line = statements.next().unwrap_or_else(|| panic!("S{part}.{number} is missing"));
+            let [id, links, says] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("three columns: {line}") };
+            assert_eq!(id, format!("S{part}.{number}"), "in order, none left out");
+            let (rules, held) = held_by(links, &tests, &root);
+            if held.is_empty() {
+                unlinked.push(id);
+            }
+            writeln!(page, "| {id} | {says} | {} | {} |", rules.join(", "), held.join("<br>")).expect("text");
+        }
+    }
+    assert_eq!(statements.next(), None, "more than were asked for");
+    assert!(unlinked.is_empty(), "held by nothing: {}", unlinked.join(", "));
+    printed("traceability.md", &page);
+}
+
+/// The rules among what a statement names, and the tests and documents that hold it.
+fn held_by<'a>(links: &'a str, tests: &[String], root: &Path) -> (Vec<&'a str>, Vec<String>) {
+    let known: Vec<&str> =
+        rules::CHAPTERS.iter().flat_map(|chapter| chapter.rules.iter().map(|rule| rule.name)).collect();
+    let (mut rules, mut held) = (Vec::new(), Vec::new());
+    for link in links.split(' ') {
+        if let Some(test) = link.strip_prefix('@') {
+            assert!(tests.iter().any(|known| known == test), "there is no test {test}");
+            held.push(format!("`{test}`"));
+        } else if link.ends_with(".md") {
+            assert!(root.join(link).exists(), "there is no {link}");
+            let path = link.strip_prefix("docs/").map_or_else(|| format!("../{link}"), str::to_owned);
+            held.push(format!("[{link}]({path})"));
+        } else {
+            assert!(known.contains(&link), "there is no rule {link}");
+            rules.push(link);
+            let prefix = format!("{}_", link.to_ascii_lowercase());
+            let cases: Vec<_> = tests.iter().filter(|test| test.starts_with(&prefix)).collect();
+            held.extend(cases.iter().take(NAMED_MAX).map(|test| format!("`{test}`")));
+            if cases.len() > NAMED_MAX {
+                held.push(format!("and {} more of {link}", cases.len() - NAMED_MAX));
+            }
+        }
+    }
+    (rules, held)
+}
+
+/// The names of all functions in the library's sources and tests, and in the server's tests, sorted.
+fn tests_below(root: &Path) -> Vec<String> {
+    let mut folders: Vec<_> =
+        ["windlass/src", "windlass/tests", "windlass-server/tests"].map(|name| root.join(name)).into();
+    let mut names = std::collections::BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(path).expect("a source");
+                let found = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+                names.extend(found.filter(|name| name.len() > 8 && name.contains('_')).map(str::to_owned));
+            }
+        }
+    }
+    names.into_iter().collect()
 }

@@ -6,12 +6,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use windlass::job::{DependencyKind, DependsOn, Limits, PAYLOAD_BYTES_DEFAULT, Progress, Scope, WorkerId};
 use windlass::store::{MemoryStore, Store};
 use windlass::workflow::{Submission, Workflow};
-use windlass::{
-    DependencyKind, DependsOn, Error, JobId, JobType, Limits, ManualClock, NewJob, PAYLOAD_BYTES_DEFAULT, Payload,
-    Policies, Priority, Progress, QueueName, Scope, State, Timestamp, WorkerId,
-};
+use windlass::{Error, JobId, JobType, ManualClock, NewJob, Payload, Policies, Priority, QueueName, State, Timestamp};
 
 /// A job as drawn, before it is one.
 #[derive(Clone, Debug)]
@@ -153,7 +151,6 @@ fn faults(drawn: &Drawn) -> Vec<&'static str> {
     let fits = |text: &str, max: usize| text.chars().count() <= max && !text.contains('\0');
     let timed = |n: u64| n > 0 && n <= TEN_YEARS;
     let tags: std::collections::BTreeMap<_, _> = drawn.tags.iter().cloned().collect();
-    let lifetime = drawn.lifetime.unwrap_or(Some(7 * 86_400));
     let mut faults = Vec::new();
     let mut fault = |wrong: bool, name| faults.extend(wrong.then_some(name));
     fault(!plain(&drawn.job_type, 255), "type");
@@ -163,7 +160,10 @@ fn faults(drawn: &Drawn) -> Vec<&'static str> {
     fault(drawn.execution.flatten().is_some_and(|n| !timed(n)), "execution timeout");
     fault(drawn.visibility.is_some_and(|n| !timed(n)), "visibility timeout");
     fault(drawn.lifetime.flatten().is_some_and(|n| !timed(n)), "lifetime");
-    fault(drawn.delay.zip(lifetime).is_some_and(|(delay, lifetime)| delay >= lifetime), "run_at");
+    // The default lifetime counts from the first run (T4); only one that was named can be too short.
+    let named = drawn.lifetime.flatten();
+    fault(drawn.delay.is_some_and(|delay| delay > TEN_YEARS), "delay");
+    fault(drawn.delay.zip(named).is_some_and(|(delay, lifetime)| delay >= lifetime), "delay");
     fault(drawn.key.as_ref().is_some_and(|(key, _)| key.is_empty() || !fits(key, 256)), "idempotency_key");
     fault(drawn.key.as_ref().is_some_and(|(_, window)| window.is_some_and(|n| !timed(n))), "idempotency window");
     let bad_tag = |(key, value): (&String, &String)| key.is_empty() || !fits(key, 64) || !fits(value, 256);

@@ -80,9 +80,9 @@ mod sqlite {
 
     use tempfile::TempDir;
     use windlass::ManualClock;
+    use windlass::store::SqliteOptions;
     use windlass::store::Store;
     use windlass::store::conformance::Subject;
-    use windlass::store::sqlite::SqliteOptions;
 
     /// Each store in a file of its own, in a folder that goes when the run ends.
     #[derive(Debug)]

@@ -9,15 +9,13 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
+use windlass::job::{JobSpec, LeaseKey, Limits, Stale, WorkerId};
 use windlass::store::{
     Act, ClaimRequest, Claimed, Extended, Operation, PostgresOptions, PostgresStore, Save, Settled, Store, Target,
     Upkeep, Wake,
 };
 use windlass::workflow::Submission;
-use windlass::{
-    Error, JobId, JobSpec, LeaseKey, LeaseToken, Limits, ManualClock, NewJob, Payload, Policies, QueueName, Stale,
-    State, WorkerId,
-};
+use windlass::{Error, JobId, ManualClock, NewJob, Payload, Policies, QueueName, State};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -449,50 +447,40 @@ async fn a_schema_that_is_newer_than_the_program_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_of_an_older_program_is_migrated_with_its_jobs() {
-    let schema = new_schema();
+async fn functions_that_another_role_planted_are_not_called() {
+    let (schema, planted) = (new_schema(), new_schema());
     let client = client().await;
-    let statements = PostgresStore::sql(&schema).expect("statements");
-    // Ids lead to their jobs since step 5.
-    let (older, _) = statements.split_once("\n-- Step 5.\n").expect("five steps");
-    client.batch_execute(older).await.expect("they run");
-    let old = client.query_one(&format!("select {schema}.enqueue('test')"), &[]).await.expect("an old job");
-    let old = JobId::from_uuid(old.get(0));
-    let store = open(&schema).await;
-    assert_eq!(state(&store, old).await, Some(State::Scheduled));
-    let new = enqueue(&store, job().after([old])).await;
+    let traps =
+        ["unnest(text[]) returns setof text", "unnest(bigint[]) returns setof bigint", "to_hex(bigint) returns text"];
+    let body = "language plpgsql as 'begin raise exception ''a planted function was called''; end'";
+    client.batch_execute(&format!("create schema {planted}")).await.expect("a schema");
+    for trap in traps {
+        client.batch_execute(&format!("create function {planted}.{trap} {body}")).await.expect("a trap");
+    }
+    let through = format!("{}?options=-c%20search_path%3D{planted}%2Cpg_catalog", url());
+    let options = PostgresOptions::new(&through).and_then(|options| options.schema(&schema)).expect("valid");
+    let store = PostgresStore::with(options).await.expect("open");
+    let id = enqueue(&store, job()).await;
     let lease = claim(&store, 1).await.remove(0).lease;
-    assert_eq!(lease.job(), old);
     store.settle(&[lease.complete(None)]).await.expect("settle");
-    assert_eq!((state(&store, old).await, state(&store, new).await), (Some(State::Completed), Some(State::Scheduled)));
+    assert_eq!(state(&store, id).await, Some(State::Completed));
+    client.batch_execute(&format!("set search_path = {planted}, pg_catalog")).await.expect("the trap is open");
+    client.query_one(&format!("select {schema}.enqueue('test')"), &[]).await.expect("the function enqueues");
+    client.batch_execute("reset search_path").await.expect("reset");
     assert_sound(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_an_older_program_granted_holds_after_the_migration() {
+async fn an_error_says_what_the_server_said() {
     let schema = new_schema();
+    open(&schema).await;
     let client = client().await;
-    let statements = PostgresStore::sql(&schema).expect("statements");
-    // Leases are found by their job's sequence since step 6.
-    let (older, _) = statements.split_once("\n-- Step 6.\n").expect("six steps");
-    client.batch_execute(older).await.expect("they run");
-    let job = client.query_one(&format!("select {schema}.enqueue('test')"), &[]).await.expect("an old job");
-    let rest = "4abc8def012345678901";
-    let granted = format!(
-        "with r as (delete from {schema}.ready returning *)
-         insert into {schema}.leased
-         select id, seq, lane, priority, slow, (lpad(to_hex(seq), 12, '0') || '{rest}')::uuid, 1,
-             (extract(epoch from clock_timestamp()) * 1000000)::bigint + 60000000, deadline, visibility, 1, 0, 0, 0, due, due,
-             null, null, 'w', null
-         from r
-         returning token"
-    );
-    let token = client.query_one(&granted, &[]).await.expect("a lease");
-    let key = LeaseKey { job: JobId::from_uuid(job.get(0)), token: LeaseToken::from_uuid(token.get(0)) };
-    let store = open(&schema).await;
-    assert!(matches!(store.extend(&[key], None).await.expect("extend")[0], Extended::Held { .. }));
-    assert_eq!(state(&store, key.job).await, Some(State::Running));
-    assert_sound(&store).await;
+    let role = format!("role_{schema}");
+    client.batch_execute(&format!("create role {role} login")).await.expect("a role without rights");
+    let url = url().replacen("postgres://postgres@", &format!("postgres://{role}@"), 1);
+    let options = PostgresOptions::new(&url).and_then(|options| options.schema(&schema)).expect("valid");
+    let refused = PostgresStore::with(options.without_migrations()).await.expect_err("no rights").to_string();
+    assert_eq!(refused, format!("cannot open the store: permission denied for schema {schema}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

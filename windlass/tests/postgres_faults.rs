@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use windlass::job::{Limits, WorkerId};
 use windlass::store::{ClaimRequest, PostgresStore, Settled, Store, Upkeep};
 use windlass::workflow::Submission;
-use windlass::{Error, JobId, Limits, NewJob, Payload, Policies, QueueName, State, WorkerId};
+use windlass::{Error, JobId, NewJob, Payload, Policies, QueueName, State};
 
 /// How often the server is killed.
 const KILLS: usize = 3;

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use windlass::store::sqlite::SqliteStore;
+use windlass::job::{Limits, Outcome, WorkerId};
+use windlass::store::SqliteStore;
 use windlass::store::{ClaimRequest, Filter, ListQuery, Settled, Store, Upkeep};
 use windlass::workflow::Submission;
-use windlass::{Failure, JobId, JobRecord, Limits, NewJob, Outcome, Payload, Policies, QueueName, State, WorkerId};
+use windlass::{Failure, JobId, JobRecord, NewJob, Payload, Policies, QueueName, State};
 
 const CHILD: &str = "WINDLASS_CRASH_CHILD";
 const ROUNDS: &str = "WINDLASS_CRASH_ROUNDS";

@@ -5,10 +5,11 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use windlass::job::{JobSpec, Limits};
+use windlass::store::SqliteStore;
 use windlass::store::Store;
-use windlass::store::sqlite::SqliteStore;
 use windlass::workflow::Submission;
-use windlass::{JobSpec, Limits, NewJob, Payload, Policies};
+use windlass::{NewJob, Payload, Policies};
 
 const CHILD: &str = "WINDLASS_PROCESSES_CHILD";
 const FILE: &str = "WINDLASS_PROCESSES_FILE";

@@ -15,12 +15,42 @@ const BASE: [&str; 2] = ["error", "time"];
 const EFFECTS: [&str; 2] = ["clock", "observe"];
 /// Stands to the right of the line: uses everything, and only tests use it.
 const RIGHT_END: &str = "testing";
-/// The modules that decide and do nothing else.
-const PURE: [&str; 3] = ["job", "workflow", "schedule"];
+/// The folders that decide and do nothing else.
+const PURE: [&str; 4] = ["job/", "workflow/", "schedule/", "store/rules/"];
+/// Rules over several jobs: functions of `store/rules` and of the plan of a submission that no store may have again.
+const RULES: [&str; 23] = [
+    "act_of",
+    "act_on",
+    "all_dependencies",
+    "ask_to_stop",
+    "check_children",
+    "died_of",
+    "expire",
+    "fan_ins",
+    "fire",
+    "fire_slot",
+    "gain",
+    "last_job",
+    "needed_by",
+    "new_record",
+    "outlive",
+    "plan_graph",
+    "requeue",
+    "requeue_one",
+    "spawn_children",
+    "tell",
+    "tell_dependents",
+    "tell_ends",
+    "waits_for_any",
+];
+/// Where those rules are told.
+const RULES_TOLD: [&str; 2] = ["windlass/src/store/rules/", "windlass/src/workflow/plan.rs"];
 /// What a pure module must not even mention: time, randomness and the outside world are arguments.
 const IMPURE_WORDS: [&str; 9] =
     ["tokio", "SystemTime", "Instant::now", "fastrand", "new_v4", "rusqlite", "tokio_postgres", "std::fs", "std::net"];
 
+/// Most names that the crate root gives a second home: what most programs name, and no more.
+const ROOT_NAMES_MAX: usize = 25;
 /// Most lines of a source file before its tests.
 const FILE_LINES_MAX: usize = 600;
 /// Files that may be longer for now: path from the root, and up to how many lines.
@@ -57,10 +87,91 @@ fn modules_use_only_what_stands_to_their_left() {
 }
 
 #[test]
+fn the_crate_root_is_a_choice() {
+    let lib = source("windlass/src/lib.rs");
+    let names = reexports(&lib);
+    assert!(!code_lines(&lib).any(|(_, line)| line.contains("::*")), "name what the root exports, one by one");
+    assert!(
+        names.len() <= ROOT_NAMES_MAX,
+        "the crate root exports {} names, at most {ROOT_NAMES_MAX}: {names:?}\n→ leave the name in its module, or take \
+         one out that fewer programs need",
+        names.len()
+    );
+}
+
+#[test]
+fn no_file_of_the_worker_is_in_a_cycle() {
+    let files = files_under("windlass/src/worker", &["rs"]);
+    let name = |path: &str| Path::new(path).file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let uses: BTreeMap<String, BTreeSet<String>> = files
+        .iter()
+        .filter(|(path, _)| !path.ends_with("/mod.rs"))
+        .map(|(path, text)| (name(path), siblings_used(untested(text))))
+        .collect();
+    let unknown = uses.iter().flat_map(|(file, used)| used.iter().map(move |used| (file, used)));
+    let mut breaches: Vec<String> = unknown
+        .filter(|(_, used)| !uses.contains_key(*used))
+        .map(|(file, used)| format!("worker/{file}.rs uses super::{used}: name the file it is in"))
+        .collect();
+    breaches.extend(uses.keys().filter(|file| reaches(&uses, file, file)).map(|file| format!("worker/{file}.rs")));
+    report(
+        &breaches,
+        "the files of worker/ use each other in one direction, so that each can be read with those it uses: move what \
+         two of them share into a file that both use",
+    );
+}
+
+/// Whether the way of `use` from one file comes to another.
+fn reaches(uses: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next: Vec<&str> = vec![from];
+    while let Some(file) = next.pop() {
+        for used in uses.get(file).into_iter().flatten() {
+            if used == to {
+                return true;
+            }
+            if seen.insert(used) {
+                next.push(used);
+            }
+        }
+    }
+    false
+}
+
+/// The names that the text reaches through `super::`.
+fn siblings_used(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, line) in code_lines(text) {
+        for (at, marker) in line.match_indices("super::") {
+            let rest = &line[at + marker.len()..];
+            if rest.starts_with('{') {
+                found.extend(group(&[&[rest], &lines[number..]].concat().join("\n")));
+            } else {
+                found.insert(identifier(rest).to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn cycles_are_found_however_long() {
+    let uses = |edges: &[(&str, &str)]| -> BTreeMap<String, BTreeSet<String>> {
+        edges.iter().map(|(from, to)| ((*from).to_owned(), siblings_used(to))).collect()
+    };
+    let straight = uses(&[("a", "use super::b::B;\nuse super::{c, d::D};"), ("b", "use super::c;"), ("c", "")]);
+    assert!(!straight.keys().any(|file| reaches(&straight, file, file)));
+    let round = uses(&[("a", "use super::b::B;"), ("b", "// super::a\nsuper::c::f()"), ("c", "use super::a::A;")]);
+    assert!(round.keys().all(|file| reaches(&round, file, file)));
+}
+
+#[test]
 fn pure_modules_touch_nothing_outside() {
     let mut breaches = Vec::new();
     for (path, text) in files_under("windlass/src", &["rs"]) {
-        if !PURE.contains(&module_of(&path).as_str()) {
+        let below = path.strip_prefix("windlass/src/").unwrap_or(&path);
+        if !PURE.iter().any(|folder| below.starts_with(folder)) {
             continue;
         }
         for (number, line) in code_lines(untested(&text)) {
@@ -71,8 +182,36 @@ fn pure_modules_touch_nothing_outside() {
     }
     report(
         &breaches,
-        "job, workflow and schedule are pure: take the time, the random numbers or the data as an argument, and do the \
+        "job, workflow, schedule and store/rules are pure: take the time, the random numbers or the data as an argument, and do the \
          rest from store on",
+    );
+}
+
+#[test]
+fn rules_over_several_jobs_are_told_once() {
+    let mut told: BTreeMap<&str, Vec<String>> = RULES.into_iter().map(|rule| (rule, Vec::new())).collect();
+    let mut breaches = Vec::new();
+    for (path, text) in files_under("windlass/src", &["rs"]) {
+        let home = RULES_TOLD.iter().any(|home| path.starts_with(home));
+        let store = ["memory", "sqlite", "postgres"]
+            .iter()
+            .any(|name| path.starts_with(&format!("windlass/src/store/{name}/")));
+        for function in functions(untested(&text)) {
+            let Some(homes) = told.get_mut(function.name) else { continue };
+            if home && !path.ends_with("tests.rs") {
+                homes.push(format!("{path}:{}", function.line));
+            } else if store {
+                breaches.push(format!("{path}:{}: {} is a rule", function.line, function.name));
+            }
+        }
+    }
+    for (rule, homes) in told.into_iter().filter(|(_, homes)| homes.len() != 1) {
+        breaches.push(format!("{rule} is told {} times: {}", homes.len(), homes.join(", ")));
+    }
+    report(
+        &breaches,
+        "what several jobs do to each other is decided in store/rules, once; a store loads what a rule asks for and writes \
+         what it changed (or the function deserves another name, or RULES in tests/tidy.rs a change)",
     );
 }
 
@@ -119,6 +258,33 @@ fn every_sql_file_is_used() {
     println!("{} SQL files", statements.len());
     let unused: Vec<String> = statements.into_iter().filter(|path| !included.contains(path)).collect();
     report(&unused, "delete the file, or include it with include_str!(\"its/path.sql\"), written out as one literal");
+}
+
+#[test]
+fn statements_have_one_name_in_both_sql_stores() {
+    let names = |store: &str| -> BTreeSet<String> {
+        let folder = format!("windlass/src/store/{store}/sql/");
+        let files = files_under(&folder, &["sql"]).into_keys();
+        files.map(|path| path.trim_start_matches(&folder).trim_end_matches(".sql").to_owned()).collect()
+    };
+    let (postgres, sqlite) = (names("postgres"), names("sqlite"));
+    println!("{} statements have one name in both", postgres.intersection(&sqlite).count());
+    let mut breaches = Vec::new();
+    for (store, own, other) in [("postgres", &postgres, &sqlite), ("sqlite", &sqlite, &postgres)] {
+        let reasons =
+            include_str!("statements.txt").lines().filter(|line| line.starts_with(&format!("{store}, because ")));
+        let excepted: BTreeSet<String> = reasons
+            .flat_map(|line| line.rsplit(": ").next().unwrap_or_default().split(' '))
+            .map(str::to_owned)
+            .collect();
+        for name in own.difference(other).filter(|name| !excepted.contains(*name)) {
+            breaches.push(format!("only {store} has {name}.sql"));
+        }
+        for name in excepted.iter().filter(|name| !own.contains(*name) || other.contains(*name)) {
+            breaches.push(format!("{name} is listed for {store} alone, and is not"));
+        }
+    }
+    report(&breaches, "give it the name that the other store has, or list it with its reason in tests/statements.txt");
 }
 
 #[test]
@@ -295,8 +461,7 @@ fn reexports(lib: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// Every module that the text reaches through `crate::`, with the line. A name that is re-exported by a glob is taken
-/// for one of `job`, the only module re-exported so.
+/// Every module that the text reaches through `crate::`, with the line.
 fn modules_used(text: &str, reexports: &BTreeMap<String, String>) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let lines: Vec<&str> = text.lines().collect();
@@ -310,9 +475,7 @@ fn modules_used(text: &str, reexports: &BTreeMap<String, String>) -> Vec<(usize,
                 vec![identifier(rest).to_owned()]
             };
             for name in names {
-                let is_module = name.starts_with(char::is_lowercase) && !reexports.contains_key(&name);
-                let module = if is_module { Some(name.clone()) } else { reexports.get(&name).cloned() };
-                found.push((number, module.unwrap_or_else(|| "job".to_owned())));
+                found.push((number, reexports.get(&name).cloned().unwrap_or(name)));
             }
         }
     }
@@ -345,13 +508,13 @@ fn group(text: &str) -> Vec<String> {
 
 #[test]
 fn the_line_of_modules_is_read_from_any_form_of_path() {
-    let reexports = reexports("pub use clock::{Clock, ManualClock};\npub use job::*;\n");
+    let reexports = reexports("pub use clock::ManualClock;\npub use job::{Job, JobId};\n");
     let used = |text: &str| -> Vec<String> {
         modules_used(text, &reexports).into_iter().map(|(_, module)| module).collect::<Vec<_>>()
     };
     assert_eq!(used("use crate::store::Store;"), ["store"]);
     assert_eq!(used("use crate::{\n    error::{Error, Result},\n    worker,\n};"), ["error", "worker"]);
-    assert_eq!(used("let clock: crate::Clock = crate::JobId::new();"), ["clock", "job"]);
+    assert_eq!(used("let clock: crate::clock::Clock = crate::JobId::new();"), ["clock", "job"]);
     assert_eq!(used("// See crate::worker."), [""; 0]);
 }
 

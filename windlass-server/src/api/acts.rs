@@ -6,48 +6,27 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::JobId;
+use windlass::job::RequeueOptions;
 use windlass::store::{Act, Edit as StoredEdit};
-use windlass::{JobId, RequeueOptions};
 
 use super::ApiState;
+use super::acting::{Acting, ByParams};
 use super::error::Refusal;
-use super::extract::{Body, Caller, Id, MaybeBody, Query};
-use super::jobs::{PageParams, shown};
+use super::extract::{Body, Id, MaybeBody, Query};
+use super::jobs::PageParams;
+use super::roles::{Role, needs};
 use super::submit::location;
-use crate::wire::{ActPage, Cancel, Edit, Inserted, Job, Requeue, Why};
+use crate::wire::{ActPage, Cancel, CloneJob, Edit, Inserted, Job, Requeue, Why};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(edit, delete))
-        .routes(routes!(cancel))
-        .routes(routes!(requeue))
-        .routes(routes!(dead_letter))
-        .routes(routes!(clone))
-        .routes(routes!(acts))
-}
-
-/// An act on one job, by whom and why.
-async fn act(
-    state: &ApiState,
-    caller: &Caller,
-    mut query: Query,
-    id: JobId,
-    act: Act,
-    why: String,
-) -> Result<(), Refusal> {
-    let by = query.by(caller)?;
-    query.done()?;
-    let operate = state.client().act(act).because(why);
-    let operate = match by {
-        Some(by) => operate.by(by),
-        None => operate,
-    };
-    Ok(operate.on(id).await?)
-}
-
-/// The job as it is after an act.
-async fn after(state: &ApiState, caller: &Caller, id: JobId) -> Result<Json<Job>, Refusal> {
-    Ok(Json(shown(caller, &state.client().job(id).await?)))
+        .routes(needs(Role::Operate, routes!(edit, delete)))
+        .routes(needs(Role::Operate, routes!(cancel)))
+        .routes(needs(Role::Operate, routes!(requeue)))
+        .routes(needs(Role::Operate, routes!(dead_letter)))
+        .routes(needs(Role::Operate, routes!(clone)))
+        .routes(needs(Role::Read, routes!(acts)))
 }
 
 /// Change a job's priority, tags, correlation id or callback URL
@@ -55,21 +34,14 @@ async fn after(state: &ApiState, caller: &Caller, id: JobId) -> Result<Json<Job>
     patch,
     path = "/v1/jobs/{id}",
     tag = "jobs",
-    params(("id" = String, Path, format = "uuid"), ("by" = Option<String>, Query, description = "Who acts.")),
+    params(("id" = String, Path, format = "uuid"), ByParams),
     request_body = Edit,
     responses((status = 200, description = "The job as it is now.", body = Job))
 )]
-async fn edit(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Id(id): Id<JobId>,
-    query: Query,
-    Body(edit): Body<Edit>,
-) -> Result<Json<Job>, Refusal> {
+async fn edit(acting: Acting, Id(id): Id<JobId>, Body(edit): Body<Edit>) -> Result<Json<Job>, Refusal> {
     let edit = StoredEdit::from(edit);
     edit.check()?;
-    act(&state, &caller, query, id, Act::Edit(edit), String::new()).await?;
-    after(&state, &caller, id).await
+    acting.change(id, Act::Edit(edit), "").await
 }
 
 /// Remove an ended job
@@ -77,16 +49,11 @@ async fn edit(
     delete,
     path = "/v1/jobs/{id}",
     tag = "jobs",
-    params(("id" = String, Path, format = "uuid"), ("by" = Option<String>, Query, description = "Who acts.")),
+    params(("id" = String, Path, format = "uuid"), ByParams),
     responses((status = 204, description = "It is gone."))
 )]
-async fn delete(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Id(id): Id<JobId>,
-    query: Query,
-) -> Result<StatusCode, Refusal> {
-    act(&state, &caller, query, id, Act::Delete, String::new()).await?;
+async fn delete(acting: Acting, Id(id): Id<JobId>) -> Result<StatusCode, Refusal> {
+    acting.on(id, Act::Delete, "").await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -97,19 +64,12 @@ async fn delete(
     post,
     path = "/v1/jobs/{id}/cancel",
     tag = "jobs",
-    params(("id" = String, Path, format = "uuid"), ("by" = Option<String>, Query, description = "Who acts.")),
+    params(("id" = String, Path, format = "uuid"), ByParams),
     request_body(content = Option<Cancel>),
     responses((status = 200, description = "The job as it is now.", body = Job))
 )]
-async fn cancel(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Id(id): Id<JobId>,
-    query: Query,
-    MaybeBody(cancel): MaybeBody<Cancel>,
-) -> Result<Json<Job>, Refusal> {
-    act(&state, &caller, query, id, Act::Cancel { force: cancel.force }, cancel.reason).await?;
-    after(&state, &caller, id).await
+async fn cancel(acting: Acting, Id(id): Id<JobId>, MaybeBody(cancel): MaybeBody<Cancel>) -> Result<Json<Job>, Refusal> {
+    acting.change(id, Act::Cancel { force: cancel.force }, cancel.reason).await
 }
 
 /// Send a dead job back
@@ -117,20 +77,16 @@ async fn cancel(
     post,
     path = "/v1/jobs/{id}/requeue",
     tag = "jobs",
-    params(("id" = String, Path, format = "uuid"), ("by" = Option<String>, Query, description = "Who acts.")),
+    params(("id" = String, Path, format = "uuid"), ByParams),
     request_body(content = Option<Requeue>),
     responses((status = 200, description = "The job as it is now.", body = Job))
 )]
 async fn requeue(
-    State(state): State<ApiState>,
-    caller: Caller,
+    acting: Acting,
     Id(id): Id<JobId>,
-    query: Query,
     MaybeBody(requeue): MaybeBody<Requeue>,
 ) -> Result<Json<Job>, Refusal> {
-    let options = RequeueOptions::from(&requeue);
-    act(&state, &caller, query, id, Act::Requeue(options), requeue.reason).await?;
-    after(&state, &caller, id).await
+    acting.change(id, Act::Requeue(RequeueOptions::from(&requeue)), requeue.reason).await
 }
 
 /// Dead-letter a job
@@ -138,35 +94,38 @@ async fn requeue(
     post,
     path = "/v1/jobs/{id}/dead-letter",
     tag = "jobs",
-    params(("id" = String, Path, format = "uuid"), ("by" = Option<String>, Query, description = "Who acts.")),
+    params(("id" = String, Path, format = "uuid"), ByParams),
     request_body(content = Option<Why>),
     responses((status = 200, description = "The job as it is now.", body = Job))
 )]
-async fn dead_letter(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Id(id): Id<JobId>,
-    query: Query,
-    MaybeBody(why): MaybeBody<Why>,
-) -> Result<Json<Job>, Refusal> {
-    act(&state, &caller, query, id, Act::DeadLetter, why.reason).await?;
-    after(&state, &caller, id).await
+async fn dead_letter(acting: Acting, Id(id): Id<JobId>, MaybeBody(why): MaybeBody<Why>) -> Result<Json<Job>, Refusal> {
+    acting.change(id, Act::DeadLetter, why.reason).await
 }
 
 /// Copy a job under a new id
 ///
-/// Without its key, dependencies and first run; the copy names the original in `cloned_from`.
+/// Without its dependencies and first run, and with the key that the body gives, if any; the copy names the original in
+/// `cloned_from`. With a key that is known, nothing is stored and the job it stands for is answered with 200.
 #[utoipa::path(
     post,
     path = "/v1/jobs/{id}/clone",
     tag = "jobs",
     params(("id" = String, Path, format = "uuid")),
-    responses((status = 201, description = "The copy.", body = Inserted))
+    request_body(content = Option<CloneJob>),
+    responses(
+        (status = 201, description = "The copy.", body = Inserted),
+        (status = 200, description = "The key is known: this is the job it stands for.", body = Inserted),
+    )
 )]
-async fn clone(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Response, Refusal> {
-    let copy = Inserted::from(state.client().clone_job(id).await?);
+async fn clone(
+    State(state): State<ApiState>,
+    Id(id): Id<JobId>,
+    MaybeBody(asked): MaybeBody<CloneJob>,
+) -> Result<Response, Refusal> {
+    let copy = Inserted::from(state.client().clone_job_as(id, asked.idempotency()?).await?);
+    let status = if copy.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = location(&format!("/v1/jobs/{}", copy.id));
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(copy)).into_response())
+    Ok((status, [(header::LOCATION, location)], Json(copy)).into_response())
 }
 
 /// What operators did, newest first

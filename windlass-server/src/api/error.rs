@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use uuid::Uuid;
 use windlass::Error;
 
+use crate::sparing::Sparing;
 use crate::wire::{Kind, Problem};
 
 /// The header that names a request, in the answer and, when it comes with one, in the request.
@@ -43,8 +44,9 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         if let Error::Store { .. } | Error::StoreUnavailable { .. } = &error {
-            // The answer leaves out what the store said, so here is where it is told.
-            tracing::error!(error = %error, "the store failed");
+            // The answer leaves out what the store said, so here is where it is told; an outage not once for each call.
+            static SAID: Sparing = Sparing::new(std::time::Duration::from_secs(1));
+            SAID.say(|left_out| tracing::error!(error = %error, left_out, "the store failed"));
         }
         Refusal(Box::new(Problem::of(&error)))
     }

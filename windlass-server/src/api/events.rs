@@ -11,20 +11,24 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::broadcast::error::RecvError;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::Error;
-use windlass::store::Cursor;
+use windlass::store::{Cursor, Wake};
+use windlass::{Error, QueueName};
 
 use super::ApiState;
 use super::error::Refusal;
 use super::extract::Query;
 use super::jobs::PageParams;
+use super::roles::{Role, needs};
 use crate::wire::{Event, EventPage, Hint};
 
 /// A comment so often, so that both ends notice when the other is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(events)).routes(routes!(page)).routes(routes!(wakes))
+    OpenApiRouter::new()
+        .routes(needs(Role::Read, routes!(events)))
+        .routes(needs(Role::Read, routes!(page)))
+        .routes(needs(Role::Work, routes!(wakes)))
 }
 
 /// Follow jobs as they are enqueued and end
@@ -106,21 +110,30 @@ async fn page(State(state): State<ApiState>, mut query: Query) -> Result<Json<Ev
 /// Hints that something changed
 ///
 /// Server-sent events for workers, so that they need not poll often: a queue may have a job, a job ended, a running job
-/// was asked to stop. Some may be lost; polling must suffice. The stream begins with a comment once it listens.
+/// was asked to stop. Some may be lost; polling must suffice. The stream begins with a comment once it listens. With
+/// `queue`, once for each, only jobs of these queues are told of as claimable, and ended jobs not at all.
 #[utoipa::path(
     get,
     path = "/v1/wakes",
     tag = "events",
+    params(("queue" = Option<Vec<String>>, Query, description = "Only hints that concern these queues.")),
     responses((status = 200, description = "A stream; each event's data is a `Hint`.", body = Hint,
         content_type = "text/event-stream"))
 )]
-async fn wakes(State(state): State<ApiState>) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
-    let hints = stream::unfold(state.store().wakes(), |mut wakes| async move {
+async fn wakes(
+    State(state): State<ApiState>,
+    mut query: Query,
+) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Refusal> {
+    let queues: Result<Vec<_>, _> = query.texts("queue").into_iter().map(QueueName::new).collect();
+    let queues = queues?;
+    query.done()?;
+    let hints = stream::unfold((state.store().wakes(), queues), |(mut wakes, queues)| async move {
         loop {
             match wakes.recv().await {
+                Ok(wake) if !concerns(&wake, &queues) => {}
                 Ok(wake) => {
                     let data = serde_json::to_string(&Hint::from(&wake)).expect("a hint is plain JSON");
-                    return Some((Ok(SseEvent::default().data(data)), wakes));
+                    return Some((Ok(SseEvent::default().data(data)), (wakes, queues)));
                 }
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
@@ -128,7 +141,18 @@ async fn wakes(State(state): State<ApiState>) -> Sse<impl Stream<Item = Result<S
         }
     });
     let listening = stream::once(async { Ok(SseEvent::default().comment("listening")) });
-    streamed(&state, listening.chain(hints))
+    Ok(streamed(&state, listening.chain(hints)))
+}
+
+/// Whether a hint is for somebody who serves these queues; everything is for somebody who names none.
+fn concerns(wake: &Wake, queues: &[QueueName]) -> bool {
+    match wake {
+        _ if queues.is_empty() => true,
+        Wake::Scheduled(queue) => queues.contains(queue),
+        // The running job may be theirs: its holder knows.
+        Wake::CancelAsked(_) => true,
+        Wake::Ended(_) => false,
+    }
 }
 
 fn streamed<S>(state: &ApiState, events: S) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>> + use<S>>

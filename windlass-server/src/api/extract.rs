@@ -9,7 +9,9 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query as AxumQuery, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use windlass::job::SimpleState;
 use windlass::store::{Cursor, PAGE_MAX};
 use windlass::{Error, Timestamp};
 
@@ -83,7 +85,21 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
 }
 
+/// Refuses a body that is packed: what is not unpacked here would be taken for broken JSON.
+fn check_encodings(headers: &HeaderMap) -> Result<(), Refusal> {
+    for (name, plain) in [(header::CONTENT_ENCODING, "identity"), (header::TRANSFER_ENCODING, "chunked")] {
+        for value in headers.get_all(&name) {
+            if !value.to_str().is_ok_and(|value| value.trim().eq_ignore_ascii_case(plain)) {
+                let detail = format!("bodies are read as they are: {name} may only be {plain}");
+                return Err(Refusal::new(Kind::UNSUPPORTED_MEDIA_TYPE, detail).field(name.as_str()));
+            }
+        }
+    }
+    Ok(())
+}
+
 async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Refusal> {
+    check_encodings(request.headers())?;
     Bytes::from_request(request, state).await.map_err(|rejection| {
         if rejection.status().as_u16() == Kind::PAYLOAD_TOO_LARGE.status {
             Refusal::new(Kind::PAYLOAD_TOO_LARGE, "the body is larger than this server reads")
@@ -98,7 +114,22 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Refusal::new(Kind::INVALID_BODY, "the body must be an object"));
     }
-    serde_json::from_slice(bytes).map_err(|error| Refusal::new(Kind::INVALID_BODY, error.to_string()))
+    serde_json::from_slice(bytes).map_err(|error| {
+        let refusal = Refusal::new(Kind::INVALID_BODY, error.to_string());
+        match field_of::<T>(bytes) {
+            Some(field) => refusal.field(&field),
+            None => refusal,
+        }
+    })
+}
+
+/// The member at which a body stops being of the right shape: `jobs[3].max_attempts`. Read a second time for it, because
+/// keeping the way costs every reader.
+fn field_of<T: DeserializeOwned>(bytes: &[u8]) -> Option<String> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let error = serde_path_to_error::deserialize::<_, T>(&mut reader).err()?;
+    let field = error.path().to_string();
+    Some(shown(&field)).filter(|field| field != ".")
 }
 
 /// An id in the path.
@@ -153,6 +184,14 @@ impl Query {
             }
         }
         Ok(found)
+    }
+
+    /// A parameter that may come several times.
+    pub(super) fn texts(&mut self, name: &str) -> Vec<String> {
+        let (known, rest) = std::mem::take(&mut self.0).into_iter().partition(|(key, _)| key == name);
+        self.0 = rest;
+        let known: Vec<(String, String)> = known;
+        known.into_iter().map(|(_, value)| value).collect()
     }
 
     /// A parameter of some type.
@@ -212,9 +251,11 @@ impl Query {
     /// The conditions of a list: `state` may come several times or hold several, tags come as `tag.key=value`.
     pub(super) fn filter(&mut self) -> Result<windlass::store::Filter, Error> {
         let mut state = Vec::new();
+        let mut simple_state = Vec::new();
         let mut tags = BTreeMap::new();
-        let (known, rest) =
-            std::mem::take(&mut self.0).into_iter().partition(|(key, _)| key == "state" || key.starts_with("tag."));
+        let (known, rest) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|(key, _)| key == "state" || key == "simple_state" || key.starts_with("tag."));
         self.0 = rest;
         for (key, value) in known {
             match key.strip_prefix("tag.") {
@@ -223,15 +264,21 @@ impl Query {
                         return Err(Error::invalid("tags", format!("{:?} is given twice", shown(tag))));
                     }
                 }
-                None => {
+                None if key == "state" => {
                     for name in value.split(',') {
                         state.push(name.parse()?);
+                    }
+                }
+                None => {
+                    for name in value.split(',') {
+                        simple_state.push(parse_simple_state(name)?);
                     }
                 }
             }
         }
         let filter = wire::Filter {
             state,
+            simple_state,
             queue: self.text("queue")?,
             job_type: self.text("type")?,
             tags,
@@ -259,6 +306,14 @@ impl Query {
             Some((name, _)) => Err(Error::invalid("query", format!("{:?} is not a parameter here", shown(name)))),
         }
     }
+}
+
+fn parse_simple_state(name: &str) -> Result<SimpleState, Error> {
+    let text = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(name);
+    SimpleState::deserialize(text).map_err(|_| {
+        let problem = format!("must be ready, in_flight, succeeded or failed, is {:?}", shown(name));
+        Error::invalid("simple_state", problem)
+    })
 }
 
 /// Refuses a duration over a longest one.

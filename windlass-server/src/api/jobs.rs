@@ -1,5 +1,6 @@
 //! Looking at jobs. Nothing here changes anything.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,12 +10,14 @@ use axum::response::{IntoResponse, Response};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{CALL_MAX, ListQuery};
-use windlass::{Error, JobId, JobRecord, State as JobState};
+use windlass::store::{CALL_MAX, Counted, ListQuery};
+use windlass::{Error, JobId, State as JobState};
 
 use super::ApiState;
+use super::bounded::{self, Shown};
 use super::error::Refusal;
 use super::extract::{Body, Caller, Id, Query, check_count};
+use super::roles::{Role, needs};
 use crate::wire::{Attempts, Count, Explanation, FoundJobs, Job, JobIds, JobPage, Logs, names};
 
 /// Longest wait for a job; proxies give up after a minute.
@@ -23,18 +26,20 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// How far jobs are counted unless said, and at most.
 const CAP_DEFAULT: u64 = 10_000;
 const CAP_MAX: u64 = 1_000_000_000;
+/// How many rows a count looks at: a second or so of a database's time.
+const LOOKED_MAX: u64 = 100_000;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(count))
-        .routes(routes!(find))
-        .routes(routes!(get))
-        .routes(routes!(attempts))
-        .routes(routes!(logs))
-        .routes(routes!(explain))
-        .routes(routes!(result))
-        .routes(routes!(wait))
+        .routes(needs(Role::Read, routes!(list)))
+        .routes(needs(Role::Read, routes!(count)))
+        .routes(needs(Role::Read, routes!(find)))
+        .routes(needs(Role::Read, routes!(get)))
+        .routes(needs(Role::Read, routes!(attempts)))
+        .routes(needs(Role::Read, routes!(logs)))
+        .routes(needs(Role::Read, routes!(explain)))
+        .routes(needs(Role::Read, routes!(result)))
+        .routes(needs(Role::Read, routes!(wait)))
 }
 
 /// The conditions of a list. Tags come as `tag.KEY=VALUE`, any number of them.
@@ -45,6 +50,9 @@ pub(super) struct FilterParams {
     /// In one of these states: several with commas between, or several times.
     #[param(value_type = Option<String>, example = "failed,dead_letter")]
     state: Option<Vec<names::StateName>>,
+    /// In one of these of the four states for simple tools; not beside `state`.
+    #[param(value_type = Option<String>, example = "ready,in_flight")]
+    simple_state: Option<Vec<names::SimpleStateName>>,
     /// In this queue.
     queue: Option<String>,
     /// Of this type.
@@ -83,7 +91,8 @@ pub(super) struct PageParams {
 
 /// List jobs, newest first
 ///
-/// Every condition that is given must hold. There is never a total; see `/v1/jobs/count`.
+/// Every condition that is given must hold. There is never a total; see `/v1/jobs/count`. A page that holds 16 MiB of
+/// payloads, results and checkpoints is cut there, with a cursor to go on from.
 #[utoipa::path(
     get,
     path = "/v1/jobs",
@@ -95,18 +104,18 @@ pub(super) struct PageParams {
     ),
     responses((status = 200, description = "A page of jobs.", body = JobPage))
 )]
-async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -> Result<Json<JobPage>, Refusal> {
-    let show = shows(&caller, &mut query)?;
+async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -> Result<Response, Refusal> {
+    let shown = Shown::asked(&caller, &mut query)?;
     let asked = ListQuery { filter: query.filter()?, limit: query.limit()?, after: query.cursor()? };
     query.done()?;
-    let page = state.store().list(&asked).await?;
-    let items = page.items.iter().map(show).collect();
-    Ok(Json(JobPage { items, next_cursor: page.next.map(|cursor| cursor.0) }))
+    let page = bounded::page(&state, asked).await?;
+    bounded::page_answer(&state, shown, page).await
 }
 
 /// Count jobs
 ///
-/// Counts no further than `cap`, so that the answer stays cheap at any size.
+/// Counts no further than `cap` and looks at no more than `looked` rows, so that the answer stays cheap at any size. Counts
+/// by state and queue alone look at none.
 #[utoipa::path(
     get,
     path = "/v1/jobs/count",
@@ -115,18 +124,25 @@ async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -
         FilterParams,
         ("cap" = Option<u64>, Query, description = "How far to count; 10,000 unless said.", minimum = 1,
             maximum = 1_000_000_000),
+        ("looked" = Option<u64>, Query, description = "How many rows to look at, at most; 100,000 unless said.",
+            minimum = 1, maximum = 100_000),
     ),
     responses((status = 200, description = "How many jobs match.", body = Count))
 )]
 async fn count(State(state): State<ApiState>, mut query: Query) -> Result<Json<Count>, Refusal> {
     let filter = query.filter()?;
     let cap = query.number("cap", 1..=CAP_MAX, CAP_DEFAULT)?;
+    let looked = query.number("looked", 1..=LOOKED_MAX, LOOKED_MAX)?;
     query.done()?;
-    let count = state.store().count(&filter, cap).await?;
-    Ok(Json(Count { count, capped: count >= cap }))
+    let _turn = state.bounds.turn().await?;
+    let Counted { count, looked, capped } = state.store().count(&filter, cap, looked).await?;
+    Ok(Json(Count { count, capped, looked }))
 }
 
 /// Get jobs by id
+///
+/// An id that is given twice is answered once. An answer that holds 16 MiB of payloads, results and checkpoints is cut
+/// there, and `rest` holds the ids that were not looked up.
 #[utoipa::path(
     post,
     path = "/v1/jobs/find",
@@ -140,12 +156,14 @@ async fn find(
     caller: Caller,
     mut query: Query,
     Body(asked): Body<JobIds>,
-) -> Result<Json<FoundJobs>, Refusal> {
-    let show = shows(&caller, &mut query)?;
+) -> Result<Response, Refusal> {
+    let shown = Shown::asked(&caller, &mut query)?;
     query.done()?;
     check_count("ids", asked.ids.len(), CALL_MAX)?;
-    let found = state.store().find(&asked.ids).await?;
-    Ok(Json(FoundJobs { items: found.iter().map(|job| job.as_ref().map(&show)).collect() }))
+    let mut seen = HashSet::with_capacity(asked.ids.len());
+    let ids: Vec<JobId> = asked.ids.into_iter().filter(|id| seen.insert(*id)).collect();
+    let found = bounded::find(&state, &ids).await?;
+    bounded::found_answer(&state, shown, found).await
 }
 
 /// Get a job
@@ -165,9 +183,9 @@ async fn get(
     Id(id): Id<JobId>,
     mut query: Query,
 ) -> Result<Json<Job>, Refusal> {
-    let show = shows(&caller, &mut query)?;
+    let shown = Shown::asked(&caller, &mut query)?;
     query.done()?;
-    Ok(Json(show(&state.client().job(id).await?)))
+    Ok(Json(shown.job(&state.client().job(id).await?)))
 }
 
 /// The attempts of a job, oldest first
@@ -282,18 +300,5 @@ async fn wait(
         Some(job) => job,
         None => state.client().job(id).await?,
     };
-    Ok(Json(shown(&caller, &job)))
-}
-
-/// A job as a caller may see it.
-pub(super) fn shown(caller: &Caller, job: &JobRecord) -> Job {
-    let shown = Job::from(job);
-    if caller.payloads_hidden { shown.without_payloads() } else { shown }
-}
-
-/// How to show jobs to a caller who may have asked for them without payloads.
-fn shows(caller: &Caller, query: &mut Query) -> Result<impl Fn(&JobRecord) -> Job + use<>, Error> {
-    let payloads_hidden = caller.payloads_hidden || !query.flag("payloads", true)?;
-    let caller = Caller { payloads_hidden, name: None };
-    Ok(move |job: &JobRecord| shown(&caller, job))
+    Ok(Json(Shown::to(&caller).job(&job)))
 }

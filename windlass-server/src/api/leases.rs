@@ -1,28 +1,30 @@
 //! A lease holder's calls: claim, extend, save, settle. The store fences each by its token.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::job::{LeaseKey, Settlement, TIMEOUT_MAX};
 use windlass::store::{CALL_MAX, ClaimRequest, Claimed, Save as StoredSave, Settled as StoredSettled, Store, Wake};
-use windlass::{
-    Error, JobId, JobOptions, JobRecord, JobSpec, JobType, Lease, LeaseKey, Payload, Priority, QueueName, Settlement,
-    TIMEOUT_MAX, Timestamp,
-};
+use windlass::{Error, JobId};
 
 use super::ApiState;
+use super::bounded::{self, ANSWER_BYTES_MAX};
 use super::error::Refusal;
 use super::extract::{Body, check_count, check_duration};
+use super::roles::{Role, needs};
 use crate::wire::{
     Claim, ClaimAnswer, Extend, ExtendAnswer, Extended, Job, Save, Saved, Saves, SavesAnswer, Settle, SettleAnswer,
-    SettleOutcome, Settled, Span,
+    Settled, Span,
 };
 
 /// Longest wait of a claim.
@@ -32,17 +34,18 @@ const POLL: Duration = Duration::from_millis(500);
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(claim))
-        .routes(routes!(extend))
-        .routes(routes!(save))
-        .routes(routes!(saves))
-        .routes(routes!(settle))
+        .routes(needs(Role::Work, routes!(claim)))
+        .routes(needs(Role::Work, routes!(extend)))
+        .routes(needs(Role::Work, routes!(save)))
+        .routes(needs(Role::Work, routes!(saves)))
+        .routes(needs(Role::Work, routes!(settle)))
 }
 
 /// Take runnable jobs under a lease
 ///
-/// With `wait` the answer comes when there is a job or the time is over. Each job's `lease` holds the token that every
-/// further call names. A caller that hangs up while it waits has claimed nothing.
+/// With `wait` the answer comes when there is a job or the time is over; `waited` says how long that was. Each job's
+/// `lease` holds the token that every further call names. A caller that hangs up while it waits has claimed nothing. An
+/// answer that holds 16 MiB of payloads and checkpoints is cut there and says so: no job is leased that is not in it.
 #[utoipa::path(
     post,
     path = "/v1/claims",
@@ -50,18 +53,21 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     request_body = Claim,
     responses((status = 200, description = "The claimed jobs; empty when there is none.", body = ClaimAnswer))
 )]
-async fn claim(State(state): State<ApiState>, Body(claim): Body<Claim>) -> Result<Json<ClaimAnswer>, Refusal> {
+async fn claim(State(state): State<ApiState>, Body(claim): Body<Claim>) -> Result<Response, Refusal> {
+    let begun = tokio::time::Instant::now();
     let request = ClaimRequest::try_from(&claim)?;
     check_lease(claim.lease)?;
     let wait = claim.wait.unwrap_or_default().0;
     check_duration("wait", wait, WAIT_MAX)?;
     let mut wakes = state.store().wakes();
-    let until = tokio::time::Instant::now() + wait;
+    let until = begun + wait;
     loop {
-        let claimed = claim_for_caller(&state, request.clone()).await?;
+        // Taken before the claim, so that a lease that is counted from here never seems to last longer than it does.
+        let waited = begun.elapsed();
+        let granted = claim_for_caller(&state, request.clone()).await?;
         let now = tokio::time::Instant::now();
-        if !claimed.is_empty() || now >= until || state.stopping.is_cancelled() {
-            return Ok(Json(ClaimAnswer { jobs: claimed.iter().map(Job::from).collect() }));
+        if !granted.jobs.is_empty() || now >= until || state.stopping.is_cancelled() {
+            return granted.answer(&state, waited).await;
         }
         tokio::select! {
             () = hint(&mut wakes, &request) => {}
@@ -71,18 +77,83 @@ async fn claim(State(state): State<ApiState>, Body(claim): Body<Claim>) -> Resul
     }
 }
 
+/// What a claim brought.
+#[derive(Debug)]
+struct Granted {
+    jobs: Vec<Claimed>,
+    /// Whether more was wanted than an answer holds.
+    cut: bool,
+}
+
+impl Granted {
+    async fn answer(self, state: &ApiState, waited: Duration) -> Result<Response, Refusal> {
+        #[derive(Serialize)]
+        struct Rest {
+            waited: Span,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            cut: bool,
+        }
+        let bytes = self.jobs.iter().map(|claimed| bounded::bytes_of(&claimed.job)).sum();
+        let room = match state.bounds.room(bytes).await {
+            Ok(room) => room,
+            Err(refusal) => {
+                release(state.store().as_ref(), self.jobs).await;
+                return Err(refusal);
+            }
+        };
+        // Whole milliseconds, and none too many.
+        let waited = Duration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+        let rest = Rest { waited: waited.into(), cut: self.cut };
+        Ok(bounded::answer("jobs", self.jobs, |claimed| Some(Job::from(claimed)), &rest, room))
+    }
+}
+
 /// Claims in a task of its own, which gives the jobs back if the caller has hung up meanwhile: otherwise each would
 /// cost an attempt when its lease expires.
-async fn claim_for_caller(state: &ApiState, request: ClaimRequest) -> Result<Vec<Claimed>, Error> {
+async fn claim_for_caller(state: &ApiState, request: ClaimRequest) -> Result<Granted, Error> {
     let store = Arc::clone(state.store());
-    let (answer, claimed) = oneshot::channel();
+    let step = bounded::claims_of(state.client().limits_in_force());
+    let (answer, granted) = oneshot::channel();
     tokio::spawn(async move {
-        let claimed = store.claim(&request).await;
-        if let Err(Ok(unwanted)) = answer.send(claimed) {
-            release(store.as_ref(), unwanted).await;
+        let granted = claim_in_steps(store.as_ref(), request, step).await;
+        if let Err(Ok(unwanted)) = answer.send(granted) {
+            release(store.as_ref(), unwanted.jobs).await;
         }
     });
-    claimed.await.unwrap_or_else(|_| Err(Error::store("claim jobs", "the claim panicked")))
+    granted.await.unwrap_or_else(|_| Err(Error::store("claim jobs", "the claim panicked")))
+}
+
+/// Claims a few jobs at a time until there are enough, no more, or as many bytes as an answer holds.
+async fn claim_in_steps(store: &dyn Store, mut request: ClaimRequest, step: usize) -> Result<Granted, Error> {
+    let wanted = request.limit;
+    let mut granted = Granted { jobs: Vec::new(), cut: false };
+    let mut bytes = 0;
+    loop {
+        request.limit = step.min(wanted - granted.jobs.len());
+        let claimed = match store.claim(&request).await {
+            Ok(claimed) => claimed,
+            Err(error) if granted.jobs.is_empty() => return Err(error),
+            Err(error) => {
+                // What is leased by now must be answered.
+                tracing::warn!(error = %error, "a claim is cut short");
+                return Ok(Granted { cut: true, ..granted });
+            }
+        };
+        let all = claimed.len() < request.limit;
+        bytes += claimed.iter().map(|claimed| bounded::bytes_of(&claimed.job)).sum::<usize>();
+        for one in &claimed {
+            let queue = request.queues.iter_mut().find(|(queue, max)| *queue == one.job.spec.queue && *max > 0);
+            queue.into_iter().for_each(|(_, max)| *max -= 1);
+        }
+        request.queues.retain(|(_, max)| *max > 0);
+        granted.jobs.extend(claimed);
+        if all || granted.jobs.len() >= wanted || request.queues.is_empty() {
+            return Ok(granted);
+        }
+        if bytes >= ANSWER_BYTES_MAX {
+            return Ok(Granted { cut: true, ..granted });
+        }
+    }
 }
 
 async fn release(store: &dyn Store, claimed: Vec<Claimed>) {
@@ -182,57 +253,23 @@ async fn saves(State(state): State<ApiState>, Body(saves): Body<Saves>) -> Resul
 )]
 async fn settle(State(state): State<ApiState>, Body(settle): Body<Settle>) -> Result<Json<SettleAnswer>, Refusal> {
     check_count("settlements", settle.settlements.len(), CALL_MAX)?;
-    let records = records(&state, &settle).await?;
-    let mut decided = Vec::with_capacity(settle.settlements.len());
-    // An entry that cannot be decided keeps its place in the answer and is not sent to the store.
-    let mut answers: Vec<(JobId, Option<StoredSettled>)> = Vec::with_capacity(settle.settlements.len());
-    for (settlement, record) in settle.settlements.into_iter().zip(records) {
+    let mut reports = Vec::with_capacity(settle.settlements.len());
+    // An entry that says nothing sensible keeps its place in the answer.
+    let mut refused = Vec::with_capacity(settle.settlements.len());
+    for settlement in settle.settlements {
         let id = settlement.id;
-        let lease = Lease::granted(&record, settlement.token);
-        match settlement.decide(lease, state.client(), &mut random) {
-            Ok(settlement) => {
-                decided.push(settlement);
-                answers.push((id, None));
+        match settlement.report(state.client()) {
+            Ok(report) => {
+                reports.push(report);
+                refused.push((id, None));
             }
-            Err(error) => answers.push((id, Some(StoredSettled::Refused(error)))),
+            Err(error) => refused.push((id, Some(StoredSettled::Refused(error)))),
         }
     }
-    let mut settled = if decided.is_empty() { Vec::new() } else { state.store().settle(&decided).await? }.into_iter();
+    let mut settled = state.client().settle(reports).await?.into_iter();
     let answer = |(id, refused): (JobId, Option<StoredSettled>)| {
         let said = refused.or_else(|| settled.next()).expect("a store answers for each settlement");
         Settled::of(id, &said)
     };
-    Ok(Json(SettleAnswer { settled: answers.into_iter().map(answer).collect() }))
-}
-
-/// The jobs whose policy decides what a settlement means; a stand-in for all others, which spares reading them.
-async fn records(state: &ApiState, settle: &Settle) -> Result<Vec<JobRecord>, Error> {
-    let needs = |outcome| matches!(outcome, SettleOutcome::Failed | SettleOutcome::Interrupted);
-    let needed: Vec<JobId> =
-        settle.settlements.iter().filter(|one| needs(one.outcome)).map(|settlement| settlement.id).collect();
-    let mut found = if needed.is_empty() { Vec::new() } else { state.store().find(&needed).await? }.into_iter();
-    let mut record = |one: &crate::wire::Settlement| {
-        let known = if needs(one.outcome) { found.next().flatten() } else { None };
-        known.unwrap_or_else(|| JobRecord::submitted(one.id, Arc::clone(&STAND_IN), Timestamp::EPOCH))
-    };
-    Ok(settle.settlements.iter().map(&mut record).collect())
-}
-
-/// What a job that is not looked up, or is gone, is taken for: the store decides whether the lease holds.
-static STAND_IN: LazyLock<Arc<JobSpec>> = LazyLock::new(|| {
-    Arc::new(JobSpec::from_stored(
-        JobType::new("windlass.unknown").expect("the name is plain"),
-        QueueName::default(),
-        Payload::default(),
-        Priority::Normal,
-        Vec::new(),
-        JobOptions::default(),
-    ))
-});
-
-/// A number from 0 up to, not including, 1: the 53 random bits that a UUID ends with.
-fn random() -> f64 {
-    const BITS: u32 = 53;
-    let bits = uuid::Uuid::new_v4().as_u128() & ((1 << BITS) - 1);
-    bits as f64 / (1_u64 << BITS) as f64
+    Ok(Json(SettleAnswer { settled: refused.into_iter().map(answer).collect() }))
 }

@@ -1,19 +1,27 @@
 //! The HTTP API: decode, ask the store, encode. Every rule of the contract stays in the library.
 //!
-//! [`router`] gives all routes under `/v1`. Who may call them is decided before: a guard asks [`roles::role_for`] what a
-//! request needs and leaves a [`Caller`] in its extensions. Errors become problems in `error.rs` only.
+//! [`router`] gives all routes under `/v1`. Each is registered with the role that it needs; who may call is decided
+//! before: a guard asks [`roles::role_for`] and leaves a [`Caller`] in its extensions. Errors become problems in `error.rs` only.
 
+mod acting;
 mod acts;
+mod attention;
+mod bounded;
+mod contents;
 pub(crate) mod error;
 mod events;
 mod extract;
+mod firings;
 mod jobs;
 mod leases;
+mod me;
 mod openapi;
 mod operations;
+mod policies;
 mod queues;
 pub mod roles;
 mod schedules;
+mod series;
 mod submit;
 mod system;
 mod workflows;
@@ -30,8 +38,11 @@ use windlass::store::Store;
 
 pub use error::{Refusal, problem_response};
 pub use extract::Caller;
+pub use me::{About, Standing};
 pub use openapi::document;
+pub use series::Recorder;
 
+use self::bounded::Bounds;
 use self::operations::Registry;
 
 /// Largest request body unless set otherwise: a batch of 10,000 plain jobs, or a result of 16 MiB in base64.
@@ -43,6 +54,8 @@ pub struct ApiState {
     client: Client,
     stopping: CancellationToken,
     operations: Arc<Registry>,
+    bounds: Arc<Bounds>,
+    recorder: Recorder,
     body_bytes: usize,
 }
 
@@ -53,8 +66,16 @@ impl ApiState {
             client,
             stopping: CancellationToken::new(),
             operations: Arc::default(),
+            bounds: Arc::default(),
+            recorder: Recorder::default(),
             body_bytes: BODY_BYTES_DEFAULT,
         }
+    }
+
+    /// The same on another client: with operations of its own, and under the same bounds, which are of the process.
+    #[must_use]
+    pub fn on(&self, client: Client) -> Self {
+        ApiState { client, operations: Arc::default(), ..self.clone() }
     }
 
     /// Ends long polls, streams and bulk work when this token is cancelled.
@@ -68,6 +89,13 @@ impl ApiState {
     #[must_use]
     pub fn body_bytes(mut self, bytes: usize) -> Self {
         self.body_bytes = bytes;
+        self
+    }
+
+    /// Answers with the readings of this recorder, which somebody else runs.
+    #[must_use]
+    pub fn recorder(mut self, recorder: Recorder) -> Self {
+        self.recorder = recorder;
         self
     }
 
@@ -98,12 +126,18 @@ fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .merge(submit::routes())
         .merge(jobs::routes())
+        .merge(contents::routes())
         .merge(acts::routes())
         .merge(operations::routes())
         .merge(leases::routes())
         .merge(queues::routes())
         .merge(workflows::routes())
         .merge(schedules::routes())
+        .merge(firings::routes())
         .merge(events::routes())
+        .merge(policies::routes())
         .merge(system::routes())
+        .merge(me::routes())
+        .merge(series::routes())
+        .merge(attention::routes())
 }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
+use super::roles::SCHEME;
 use super::routes;
 use crate::wire::Problem;
 
@@ -44,9 +45,10 @@ fn print() -> String {
     frame.merge(described);
     let mut document = serde_json::to_value(&frame).expect("a description is plain JSON");
     document["openapi"] = json!("3.1.0");
-    document["security"] = json!([{}, { "token": [] }]);
+    document["security"] = json!([{}, { SCHEME: [] }]);
     let components = &mut document["components"];
-    components["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
+    merge_submitted(components["schemas"].as_object_mut().expect("there are shapes"));
+    components["securitySchemes"] = json!({ SCHEME: { "type": "http", "scheme": "bearer" } });
     components["responses"] = json!({ "Problem": {
         "description": "What went wrong, and with what.",
         "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
@@ -60,6 +62,26 @@ fn print() -> String {
     let mut text = serde_json::to_string_pretty(&document).expect("a description is plain JSON");
     text.push('\n');
     text
+}
+
+/// What every stored job says of what was submitted, where a new one may leave it out.
+const ALWAYS_SUBMITTED: [&str; 7] =
+    ["queue", "priority", "max_attempts", "retry", "execution_timeout", "visibility_timeout", "lifetime"];
+
+/// Writes a stored job as the one object that it is in JSON: that its members come from two structs is our affair.
+fn merge_submitted(schemas: &mut Map<String, Value>) {
+    let submitted = schemas.remove("Submitted").expect("a job holds what was submitted");
+    let job = schemas["Job"].as_object_mut().expect("a shape is an object");
+    let parts = job.remove("allOf").expect("a job is put together from parts");
+    let mut members = Map::new();
+    let mut required: Vec<Value> = ALWAYS_SUBMITTED.iter().map(|name| json!(name)).collect();
+    for part in parts.as_array().into_iter().flatten().chain([&submitted]) {
+        members.extend(part["properties"].as_object().cloned().unwrap_or_default());
+        required.extend(part["required"].as_array().cloned().unwrap_or_default());
+    }
+    job.insert("type".to_owned(), json!("object"));
+    job.insert("properties".to_owned(), Value::Object(members));
+    job.insert("required".to_owned(), Value::Array(required));
 }
 
 /// Adds what holds for all operations: an id that no other has, and the problems that it may answer with.

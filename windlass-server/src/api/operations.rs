@@ -20,8 +20,10 @@ use windlass::Timestamp;
 use windlass::store::{Cursor, PAGE_MAX};
 
 use super::ApiState;
+use super::acting::ByParams;
 use super::error::Refusal;
 use super::extract::{Body, Caller, Name, Query};
+use super::roles::{Role, needs};
 use super::submit::location;
 use crate::wire::{Kind, NewOperation, Operated, OperationState, OperationStatus, Operations, Problem, Step};
 
@@ -40,7 +42,12 @@ const UNKNOWN: &str = "this server knows no such operation: one is known only to
     it has dealt with no longer match, or are left as they are";
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(start, list)).routes(routes!(step)).routes(routes!(get, stop))
+    OpenApiRouter::new()
+        .routes(needs(Role::Operate, routes!(start)))
+        .routes(needs(Role::Read, routes!(list)))
+        .routes(needs(Role::Operate, routes!(step)))
+        .routes(needs(Role::Read, routes!(get)))
+        .routes(needs(Role::Operate, routes!(stop)))
 }
 
 /// The operations of this server, oldest first.
@@ -100,7 +107,7 @@ impl Registry {
     path = "/v1/operations",
     tag = "operators",
     params(
-        ("by" = Option<String>, Query, description = "Who acts."),
+        ByParams,
         ("wait" = Option<crate::wire::Span>, Query, description = "How long to wait for its end; at most 60 s."),
     ),
     request_body = NewOperation,
@@ -193,7 +200,7 @@ async fn run(state: ApiState, entry: Arc<Entry>, new: NewOperation, by: Option<S
     post,
     path = "/v1/operations/step",
     tag = "operators",
-    params(("by" = Option<String>, Query, description = "Who acts.")),
+    params(ByParams),
     request_body = Step,
     responses((status = 200, description = "What the step did, or would do.", body = Operated))
 )]

@@ -5,37 +5,54 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{Act, Filter, QueueRecord, WorkerReport as StoredReport};
+use windlass::store::{Act, Filter, PAGE_MAX, QueueRecord, WorkerReport as StoredReport};
 use windlass::{Error, QueueName, State as JobState};
 
 use super::ApiState;
+use super::acting::{Acting, ByParams};
 use super::error::Refusal;
-use super::extract::{Body, Caller, Name, Query};
-use crate::wire::{CLAIM_NAMES_MAX, Changed, Queue, Queues, WorkerReport, Workers};
+use super::extract::{Body, Name, Query};
+use super::roles::{Role, needs};
+use crate::wire::{CLAIM_NAMES_MAX, Changed, Queue, QueuePage, WorkerReport, Workers};
 
 /// Longest name of a machine, in characters; as long as DNS allows.
 const HOST_CHARS_MAX: usize = 255;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(get))
-        .routes(routes!(pause))
-        .routes(routes!(resume))
-        .routes(routes!(purge))
-        .routes(routes!(workers, announce))
+        .routes(needs(Role::Read, routes!(list)))
+        .routes(needs(Role::Read, routes!(get)))
+        .routes(needs(Role::Operate, routes!(pause)))
+        .routes(needs(Role::Operate, routes!(resume)))
+        .routes(needs(Role::Operate, routes!(purge)))
+        .routes(needs(Role::Read, routes!(workers)))
+        .routes(needs(Role::Work, routes!(announce)))
 }
 
-/// All queues, with what waits in them
+/// Queues, by name, with what waits in them
 #[utoipa::path(
     get,
     path = "/v1/queues",
     tag = "queues",
-    responses((status = 200, description = "The queues, by name.", body = Queues))
+    params(
+        ("limit" = Option<u32>, Query, description = "How many rows at most; 1,000 unless said.", minimum = 1,
+            maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the last page."),
+    ),
+    responses((status = 200, description = "A page of queues.", body = QueuePage))
 )]
-async fn list(State(state): State<ApiState>) -> Result<Json<Queues>, Refusal> {
+async fn list(State(state): State<ApiState>, mut query: Query) -> Result<Json<QueuePage>, Refusal> {
+    let limit = query.number("limit", 1..=PAGE_MAX as u64, PAGE_MAX as u64)?;
+    let limit = usize::try_from(limit).expect("a page fits into memory");
+    let after = query.text("cursor")?;
+    query.done()?;
     let queues = state.store().queues().await?;
-    Ok(Json(Queues { items: queues.iter().map(Queue::from).collect() }))
+    let later = queues.iter().filter(|queue| after.as_deref().is_none_or(|after| queue.name.as_str() > after));
+    let mut items: Vec<Queue> = later.take(limit + 1).map(Queue::from).collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next_cursor = items.last().filter(|_| more).map(|queue| queue.name.clone());
+    Ok(Json(QueuePage { items, next_cursor }))
 }
 
 /// A queue and what waits in it
@@ -62,19 +79,12 @@ async fn find(state: &ApiState, name: &QueueName) -> Result<Option<QueueRecord>,
     post,
     path = "/v1/queues/{queue}/pause",
     tag = "queues",
-    params(
-        ("queue" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
-    ),
+    params(("queue" = String, Path, description = "Its name, percent-encoded."), ByParams),
     responses((status = 204, description = "It is paused."))
 )]
-async fn pause(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Name(name): Name,
-    query: Query,
-) -> Result<StatusCode, Refusal> {
-    set_paused(&state, &caller, &name, query, true).await
+async fn pause(acting: Acting, Name(name): Name) -> Result<StatusCode, Refusal> {
+    acting.set_paused(&QueueName::new(name)?, true).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Let a paused queue be claimed from again
@@ -82,31 +92,11 @@ async fn pause(
     post,
     path = "/v1/queues/{queue}/resume",
     tag = "queues",
-    params(
-        ("queue" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
-    ),
+    params(("queue" = String, Path, description = "Its name, percent-encoded."), ByParams),
     responses((status = 204, description = "It is not paused."))
 )]
-async fn resume(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Name(name): Name,
-    query: Query,
-) -> Result<StatusCode, Refusal> {
-    set_paused(&state, &caller, &name, query, false).await
-}
-
-async fn set_paused(
-    state: &ApiState,
-    caller: &Caller,
-    name: &str,
-    mut query: Query,
-    paused: bool,
-) -> Result<StatusCode, Refusal> {
-    let by = query.by(caller)?;
-    query.done()?;
-    state.store().set_paused(&QueueName::new(name)?, paused, by.as_deref()).await?;
+async fn resume(acting: Acting, Name(name): Name) -> Result<StatusCode, Refusal> {
+    acting.set_paused(&QueueName::new(name)?, false).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -115,28 +105,13 @@ async fn set_paused(
     post,
     path = "/v1/queues/{queue}/purge",
     tag = "queues",
-    params(
-        ("queue" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
-    ),
+    params(("queue" = String, Path, description = "Its name, percent-encoded."), ByParams),
     responses((status = 200, description = "How many were cancelled.", body = Changed))
 )]
-async fn purge(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Name(name): Name,
-    mut query: Query,
-) -> Result<Json<Changed>, Refusal> {
-    let by = query.by(&caller)?;
-    query.done()?;
+async fn purge(acting: Acting, Name(name): Name) -> Result<Json<Changed>, Refusal> {
     let states = vec![JobState::Pending, JobState::Delayed, JobState::Scheduled, JobState::Retrying];
     let filter = Filter { queue: Some(QueueName::new(name)?), states, ..Filter::default() };
-    let operate = state.client().act(Act::Cancel { force: false }).because("purged");
-    let operate = match by {
-        Some(by) => operate.by(by),
-        None => operate,
-    };
-    Ok(Json(Changed { changed: operate.on_all(filter).await? }))
+    acting.on_all(filter, Act::Cancel { force: false }, "purged").await
 }
 
 /// The workers that live

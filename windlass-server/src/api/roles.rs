@@ -1,9 +1,21 @@
-//! What a caller needs to be for a request. The guard asks here; the handlers do not know.
+//! What a caller may do. Each route is registered with the role that it needs; the guard asks here before it lets a
+//! request through, and the handlers do not know.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use axum::http::Method;
+use matchit::Router;
+use utoipa::openapi::path::PathItem;
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa_axum::router::UtoipaMethodRouter;
+
+use super::ApiState;
+
+/// The name of the security scheme, under which the description of a route holds its role.
+pub(super) const SCHEME: &str = "token";
 
 /// What a caller may do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Deserialize)]
@@ -11,7 +23,9 @@ use axum::http::Method;
 pub enum Role {
     /// Look at everything.
     Read,
-    /// Submit jobs and workflows.
+    /// Submit jobs and workflows, and look at nothing.
+    Submit,
+    /// Submit jobs and workflows, and look.
     Produce,
     /// Claim jobs and settle them.
     Work,
@@ -22,8 +36,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// All five.
-    pub const ALL: [Role; 5] = [Role::Read, Role::Produce, Role::Work, Role::Operate, Role::Admin];
+    /// All six.
+    pub const ALL: [Role; 6] = [Role::Read, Role::Submit, Role::Produce, Role::Work, Role::Operate, Role::Admin];
 
     /// Whether a caller with this role may do what needs `needed`: everybody may look, an operator may submit, an
     /// admin may do all.
@@ -33,14 +47,22 @@ impl Role {
             Role::Operate => matches!(needed, Role::Read | Role::Produce | Role::Operate),
             Role::Work => matches!(needed, Role::Read | Role::Produce | Role::Work),
             Role::Produce => matches!(needed, Role::Read | Role::Produce),
+            Role::Submit => needed == Role::Produce,
             Role::Read => needed == Role::Read,
         }
+    }
+
+    /// Whether it may see payloads, results and the like where the configuration hides them: who runs jobs must, and who
+    /// looks after them may.
+    pub fn sees_payloads(self) -> bool {
+        matches!(self, Role::Work | Role::Operate | Role::Admin)
     }
 
     /// Its name in configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Read => "read",
+            Role::Submit => "submit",
             Role::Produce => "produce",
             Role::Work => "work",
             Role::Operate => "operate",
@@ -60,30 +82,44 @@ impl FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Role::ALL.into_iter().find(|role| role.as_str() == text);
-        found.ok_or_else(|| format!("{text:?} is none of read, produce, work, operate, admin"))
+        found.ok_or_else(|| format!("{text:?} is none of read, submit, produce, work, operate, admin"))
     }
+}
+
+/// Routes that need a role: written into their description, where [`role_for`] and the callers find it.
+pub(super) fn needs(role: Role, mut routes: UtoipaMethodRouter<ApiState>) -> UtoipaMethodRouter<ApiState> {
+    // The empty requirement: a server without tokens lets everybody do everything.
+    let requirements = || vec![SecurityRequirement::default(), SecurityRequirement::new(SCHEME, [role.as_str()])];
+    let (_, paths, _) = &mut routes;
+    for item in paths.paths.values_mut() {
+        let PathItem { get, put, post, delete, patch, .. } = item;
+        for operation in [get, put, post, delete, patch].into_iter().flatten() {
+            operation.security = Some(requirements());
+        }
+    }
+    routes
 }
 
 /// The role that a request needs. What no route answers needs the highest one.
 pub fn role_for(method: &Method, path: &str) -> Role {
-    let mut segments = path.strip_prefix("/v1/").unwrap_or("").split('/');
-    let (first, second, third) = (segments.next().unwrap_or(""), segments.next(), segments.next());
-    let reads = *method == Method::GET || *method == Method::HEAD;
-    match (first, second, third) {
-        ("wakes", ..) => Role::Work,
-        ("check" | "upkeep", ..) => Role::Admin,
-        ("claims" | "leases", ..) => Role::Work,
-        ("workers", ..) if !reads => Role::Work,
-        ("jobs" | "workflows", Some("find"), None) if *method == Method::POST => Role::Read,
-        ("jobs" | "workflows", None, _) | ("jobs", Some("batch"), None) if *method == Method::POST => Role::Produce,
-        (
-            "jobs" | "queues" | "workflows" | "schedules" | "workers" | "operations" | "acts" | "events" | "stats"
-            | "time" | "openapi.json",
-            ..,
-        ) if reads => Role::Read,
-        ("jobs" | "queues" | "workflows" | "schedules" | "operations", ..) => Role::Operate,
-        _ => Role::Admin,
+    static ROLES: LazyLock<Router<HashMap<Method, Role>>> = LazyLock::new(roles);
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    ROLES.at(path).ok().and_then(|found| found.value.get(method).copied()).unwrap_or(Role::Admin)
+}
+
+/// The roles of all routes, found by a path as the API's own router finds its handler.
+fn roles() -> Router<HashMap<Method, Role>> {
+    let document = serde_json::to_value(super::routes().into_openapi()).expect("a description is plain JSON");
+    let mut roles = Router::new();
+    for (path, operations) in document["paths"].as_object().into_iter().flatten() {
+        let operations = operations.as_object().into_iter().flatten();
+        let of_methods = operations.filter_map(|(method, operation)| {
+            let role = operation.pointer(&format!("/security/1/{SCHEME}/0"))?.as_str()?.parse().ok()?;
+            Some((method.to_uppercase().parse().ok()?, role))
+        });
+        roles.insert(path, of_methods.collect()).expect("the API's own router takes these paths");
     }
+    roles
 }
 
 #[cfg(test)]
@@ -102,7 +138,6 @@ mod tests {
             ("POST", "/v1/jobs/x/cancel", Role::Operate),
             ("POST", "/v1/jobs/batch/cancel", Role::Operate),
             ("PATCH", "/v1/jobs/x", Role::Operate),
-            ("DELETE", "/v1/jobs/find", Role::Operate),
             ("POST", "/v1/operations", Role::Operate),
             ("POST", "/v1/queues/mail/purge", Role::Operate),
             ("PUT", "/v1/schedules/nightly", Role::Operate),
@@ -110,13 +145,24 @@ mod tests {
             ("POST", "/v1/leases/settle", Role::Work),
             ("POST", "/v1/workers", Role::Work),
             ("GET", "/v1/workers", Role::Read),
+            ("GET", "/v1/policies", Role::Read),
             ("GET", "/v1/wakes", Role::Work),
             ("GET", "/v1/events", Role::Read),
             ("POST", "/v1/upkeep", Role::Admin),
             ("GET", "/v1/check", Role::Admin),
             ("GET", "/v1/openapi.json", Role::Read),
+            ("GET", "/v1/me", Role::Read),
+            ("GET", "/v1/server", Role::Read),
+            ("GET", "/v1/firings", Role::Read),
+            ("GET", "/v1/series", Role::Read),
+            ("GET", "/v1/attention", Role::Read),
+            ("GET", "/v1/jobs/x/payload", Role::Read),
+            ("HEAD", "/v1/jobs/x/wait", Role::Read),
+            // What no route answers: the path of a route with another method is not one.
             ("GET", "/elsewhere", Role::Admin),
             ("POST", "/v1/stats", Role::Admin),
+            ("DELETE", "/v1/jobs/find", Role::Admin),
+            ("GET", "/v1/jobs/", Role::Admin),
         ];
         for (method, path, role) in table {
             let method: Method = method.parse().expect("a method");

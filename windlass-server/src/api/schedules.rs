@@ -11,9 +11,12 @@ use windlass::schedule::ScheduleRecord;
 use windlass::store::ScheduleEdit;
 
 use super::ApiState;
+use super::acting::{Acting, ByParams};
+use super::bounded::{self, ANSWER_BYTES_MAX};
 use super::error::Refusal;
 use super::extract::{Body, Caller, Name, Query};
 use super::jobs::PageParams;
+use super::roles::{Role, needs};
 use crate::wire::{Kind, NewSchedule, NextSlots, Schedule, SchedulePage, Triggered};
 
 /// Most slots that a preview shows.
@@ -22,12 +25,14 @@ const NEXT_DEFAULT: u64 = 5;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(list, create))
-        .routes(routes!(get, put, delete))
-        .routes(routes!(next))
-        .routes(routes!(pause))
-        .routes(routes!(resume))
-        .routes(routes!(trigger))
+        .routes(needs(Role::Read, routes!(list)))
+        .routes(needs(Role::Operate, routes!(create)))
+        .routes(needs(Role::Read, routes!(get)))
+        .routes(needs(Role::Operate, routes!(put, delete)))
+        .routes(needs(Role::Read, routes!(next)))
+        .routes(needs(Role::Operate, routes!(pause)))
+        .routes(needs(Role::Operate, routes!(resume)))
+        .routes(needs(Role::Operate, routes!(trigger)))
 }
 
 /// Schedules, by name
@@ -41,11 +46,34 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -> Result<Json<SchedulePage>, Refusal> {
     let (limit, after) = (query.limit()?, query.text("cursor")?);
     query.done()?;
-    let schedules = state.store().schedules(after.as_deref(), limit).await?;
-    let last = schedules.last().filter(|_| schedules.len() == limit);
-    let next_cursor = last.map(|schedule| schedule.spec.name.clone());
+    let (schedules, more) = page(&state, after, limit).await?;
+    let next_cursor = schedules.last().filter(|_| more).map(|schedule| schedule.spec.name.clone());
     let items = schedules.iter().map(|schedule| shown(&caller, schedule)).collect();
     Ok(Json(SchedulePage { items, next_cursor }))
+}
+
+/// A page of schedules, read a few at a time and cut where their payloads become too large; whether there may be more.
+async fn page(
+    state: &ApiState,
+    mut after: Option<String>,
+    limit: usize,
+) -> Result<(Vec<ScheduleRecord>, bool), Refusal> {
+    let step = bounded::claims_of(state.client().limits_in_force());
+    let mut schedules: Vec<ScheduleRecord> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let wanted = step.min(limit - schedules.len());
+        let turn = state.bounds.turn().await?;
+        let some = state.store().schedules(after.as_deref(), wanted).await?;
+        drop(turn);
+        let all = some.len() < wanted;
+        bytes += some.iter().map(|schedule| schedule.spec.job.payload.len()).sum::<usize>();
+        after = some.last().map(|schedule| schedule.spec.name.clone()).or(after);
+        schedules.extend(some);
+        if all || schedules.len() >= limit || bytes >= ANSWER_BYTES_MAX {
+            return Ok((schedules, !all));
+        }
+    }
 }
 
 /// Create a schedule
@@ -55,19 +83,14 @@ async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -
     post,
     path = "/v1/schedules",
     tag = "schedules",
-    params(("by" = Option<String>, Query, description = "Who acts.")),
+    params(ByParams),
     request_body = NewSchedule,
     responses((status = 201, description = "The schedule; its version is in the `ETag`.", body = Schedule))
 )]
-async fn create(
-    State(state): State<ApiState>,
-    caller: Caller,
-    query: Query,
-    Body(new): Body<NewSchedule>,
-) -> Result<Response, Refusal> {
-    let edit = ScheduleEdit::Create(new.check(state.client())?);
-    let schedule = edit_schedule(&state, &caller, query, &edit).await?;
-    Ok((StatusCode::CREATED, tagged(&caller, &schedule)).into_response())
+async fn create(acting: Acting, Body(new): Body<NewSchedule>) -> Result<Response, Refusal> {
+    let edit = ScheduleEdit::Create(new.check(acting.state().client())?);
+    let edited = acting.edit_schedule(&edit).await?;
+    Ok((StatusCode::CREATED, tagged(acting.caller(), &edited.schedule)).into_response())
 }
 
 /// Get a schedule
@@ -92,7 +115,7 @@ async fn get(State(state): State<ApiState>, caller: Caller, Name(name): Name) ->
     tag = "schedules",
     params(
         ("name" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
+        ByParams,
         ("If-Match" = Option<String>, Header, description = "The `ETag` it must have now, or `*`."),
         ("If-None-Match" = Option<String>, Header, description = "`*`: it must not exist."),
     ),
@@ -100,32 +123,30 @@ async fn get(State(state): State<ApiState>, caller: Caller, Name(name): Name) ->
     responses((status = 200, description = "The schedule as it is now.", body = Schedule))
 )]
 async fn put(
-    State(state): State<ApiState>,
-    caller: Caller,
+    acting: Acting,
     Name(name): Name,
-    query: Query,
     headers: HeaderMap,
     Body(new): Body<NewSchedule>,
 ) -> Result<Response, Refusal> {
     if new.name.as_ref().is_some_and(|given| *given != name) {
         return Err(Error::invalid("name", "in the body is not the one in the path").into());
     }
-    let spec = NewSchedule { name: Some(name.clone()), ..new }.check(state.client())?;
+    let spec = NewSchedule { name: Some(name.clone()), ..new }.check(acting.state().client())?;
     let condition = condition(&headers)?;
     let edit = match condition {
         Condition::None => ScheduleEdit::Put { spec, version: None },
         Condition::Version(version) => ScheduleEdit::Put { spec, version: Some(version) },
         Condition::Absent => ScheduleEdit::Create(spec),
         Condition::Present => {
-            let version = find(&state, &name).await.map_err(|_| moved_on(&name))?.version;
+            let version = find(acting.state(), &name).await.map_err(|_| moved_on(&name))?.version;
             ScheduleEdit::Put { spec, version: Some(version) }
         }
     };
-    let edited = edit_schedule(&state, &caller, query, &edit).await;
+    let edited = acting.edit_schedule(&edit).await;
     let conflicts = |refusal: &Refusal| refusal.problem().slug() == Kind::CONFLICT.slug;
     match edited {
         Err(refusal) if condition != Condition::None && conflicts(&refusal) => Err(moved_on(&name)),
-        edited => Ok(tagged(&caller, &edited?).into_response()),
+        edited => Ok(tagged(acting.caller(), &edited?.schedule).into_response()),
     }
 }
 
@@ -163,20 +184,12 @@ fn moved_on(name: &str) -> Refusal {
     delete,
     path = "/v1/schedules/{name}",
     tag = "schedules",
-    params(
-        ("name" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
-    ),
+    params(("name" = String, Path, description = "Its name, percent-encoded."), ByParams),
     responses((status = 200, description = "The schedule as it was.", body = Schedule))
 )]
-async fn delete(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Name(name): Name,
-    query: Query,
-) -> Result<Json<Schedule>, Refusal> {
-    let schedule = edit_schedule(&state, &caller, query, &ScheduleEdit::Delete(name)).await?;
-    Ok(Json(shown(&caller, &schedule)))
+async fn delete(acting: Acting, Name(name): Name) -> Result<Json<Schedule>, Refusal> {
+    let edited = acting.edit_schedule(&ScheduleEdit::Delete(name)).await?;
+    Ok(Json(shown(acting.caller(), &edited.schedule)))
 }
 
 /// The next moments at which a schedule would fire
@@ -204,20 +217,12 @@ async fn next(State(state): State<ApiState>, Name(name): Name, mut query: Query)
     post,
     path = "/v1/schedules/{name}/pause",
     tag = "schedules",
-    params(
-        ("name" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
-    ),
+    params(("name" = String, Path, description = "Its name, percent-encoded."), ByParams),
     responses((status = 200, description = "The schedule as it is now.", body = Schedule))
 )]
-async fn pause(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Name(name): Name,
-    query: Query,
-) -> Result<Response, Refusal> {
-    let schedule = edit_schedule(&state, &caller, query, &ScheduleEdit::Pause(name)).await?;
-    Ok(tagged(&caller, &schedule).into_response())
+async fn pause(acting: Acting, Name(name): Name) -> Result<Response, Refusal> {
+    let edited = acting.edit_schedule(&ScheduleEdit::Pause(name)).await?;
+    Ok(tagged(acting.caller(), &edited.schedule).into_response())
 }
 
 /// Let a schedule fire again
@@ -225,20 +230,12 @@ async fn pause(
     post,
     path = "/v1/schedules/{name}/resume",
     tag = "schedules",
-    params(
-        ("name" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
-    ),
+    params(("name" = String, Path, description = "Its name, percent-encoded."), ByParams),
     responses((status = 200, description = "The schedule as it is now.", body = Schedule))
 )]
-async fn resume(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Name(name): Name,
-    query: Query,
-) -> Result<Response, Refusal> {
-    let schedule = edit_schedule(&state, &caller, query, &ScheduleEdit::Resume(name)).await?;
-    Ok(tagged(&caller, &schedule).into_response())
+async fn resume(acting: Acting, Name(name): Name) -> Result<Response, Refusal> {
+    let edited = acting.edit_schedule(&ScheduleEdit::Resume(name)).await?;
+    Ok(tagged(acting.caller(), &edited.schedule).into_response())
 }
 
 /// Fire a schedule now, beside its slots
@@ -246,34 +243,13 @@ async fn resume(
     post,
     path = "/v1/schedules/{name}/trigger",
     tag = "schedules",
-    params(
-        ("name" = String, Path, description = "Its name, percent-encoded."),
-        ("by" = Option<String>, Query, description = "Who acts."),
-    ),
+    params(("name" = String, Path, description = "Its name, percent-encoded."), ByParams),
     responses((status = 201, description = "The job that was fired, and the schedule.", body = Triggered))
 )]
-async fn trigger(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Name(name): Name,
-    mut query: Query,
-) -> Result<(StatusCode, Json<Triggered>), Refusal> {
-    let by = query.by(&caller)?;
-    query.done()?;
-    let edited = state.store().edit_schedule(&ScheduleEdit::Trigger(name), by.as_deref()).await?;
+async fn trigger(acting: Acting, Name(name): Name) -> Result<(StatusCode, Json<Triggered>), Refusal> {
+    let edited = acting.edit_schedule(&ScheduleEdit::Trigger(name)).await?;
     let job_id = edited.job.expect("a trigger fires a job");
-    Ok((StatusCode::CREATED, Json(Triggered { job_id, schedule: shown(&caller, &edited.schedule) })))
-}
-
-async fn edit_schedule(
-    state: &ApiState,
-    caller: &Caller,
-    mut query: Query,
-    edit: &ScheduleEdit,
-) -> Result<ScheduleRecord, Refusal> {
-    let by = query.by(caller)?;
-    query.done()?;
-    Ok(state.store().edit_schedule(edit, by.as_deref()).await?.schedule)
+    Ok((StatusCode::CREATED, Json(Triggered { job_id, schedule: shown(acting.caller(), &edited.schedule) })))
 }
 
 /// The schedule of this name: the first one after everything that sorts before it.

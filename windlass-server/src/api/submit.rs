@@ -6,16 +6,20 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::TRACE_BYTES_MAX;
+use windlass::job::TRACE_BYTES_MAX;
 
 use super::ApiState;
 use super::error::Refusal;
 use super::extract::Body;
+use super::roles::{Role, needs};
 use crate::traces;
 use crate::wire::{Batch, Inserted, InsertedBatch, NewJob, NewWorkflow, TraceContext};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(submit)).routes(routes!(submit_batch)).routes(routes!(start_workflow))
+    OpenApiRouter::new()
+        .routes(needs(Role::Produce, routes!(submit)))
+        .routes(needs(Role::Produce, routes!(submit_batch)))
+        .routes(needs(Role::Produce, routes!(start_workflow)))
 }
 
 /// Submit a job

@@ -11,16 +11,17 @@ use windlass::store::{CALL_MAX, Upkeep as StoredUpkeep};
 
 use super::error::Refusal;
 use super::extract::MaybeBody;
+use super::roles::{Role, needs};
 use super::{ApiState, openapi};
 use crate::wire::{Findings, Now, Totals, Upkeep, UpkeepReport};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(now))
-        .routes(routes!(stats))
-        .routes(routes!(upkeep))
-        .routes(routes!(check))
-        .routes(routes!(describe))
+        .routes(needs(Role::Read, routes!(now)))
+        .routes(needs(Role::Read, routes!(stats)))
+        .routes(needs(Role::Admin, routes!(upkeep)))
+        .routes(needs(Role::Admin, routes!(check)))
+        .routes(needs(Role::Read, routes!(describe)))
 }
 
 /// The store's time, which decides everything

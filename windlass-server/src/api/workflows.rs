@@ -2,26 +2,31 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::job::{BATCH_MAX, DependsOn, RequeueOptions};
 use windlass::store::{Act, CALL_MAX, Filter, ListQuery, PAGE_MAX};
-use windlass::{BATCH_MAX, DependsOn, JobRecord, RequeueOptions, State as JobState, WorkflowId};
+use windlass::{JobRecord, State as JobState, WorkflowId};
 
 use super::ApiState;
+use super::acting::{Acting, ByParams};
+use super::bounded::{self, Shown};
 use super::error::Refusal;
 use super::extract::{Body, Caller, Id, MaybeBody, Query, check_count};
-use super::jobs::{PageParams, shown};
+use super::jobs::PageParams;
+use super::roles::{Role, needs};
 use crate::wire::{Changed, Edge, FoundWorkflows, Graph, JobPage, Node, Why, Workflow, WorkflowIds, WorkflowPage};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(find))
-        .routes(routes!(get))
-        .routes(routes!(jobs))
-        .routes(routes!(graph))
-        .routes(routes!(cancel))
-        .routes(routes!(requeue))
+        .routes(needs(Role::Read, routes!(list)))
+        .routes(needs(Role::Read, routes!(find)))
+        .routes(needs(Role::Read, routes!(get)))
+        .routes(needs(Role::Read, routes!(jobs)))
+        .routes(needs(Role::Read, routes!(graph)))
+        .routes(needs(Role::Operate, routes!(cancel)))
+        .routes(needs(Role::Operate, routes!(requeue)))
 }
 
 /// Workflows, newest first
@@ -81,14 +86,13 @@ async fn jobs(
     caller: Caller,
     Id(id): Id<WorkflowId>,
     mut query: Query,
-) -> Result<Json<JobPage>, Refusal> {
+) -> Result<Response, Refusal> {
     let filter = Filter { workflow: Some(id), ..Filter::default() };
     let asked = ListQuery { filter, limit: query.limit()?, after: query.cursor()? };
     query.done()?;
     state.client().workflow(id).await?;
-    let page = state.store().list(&asked).await?;
-    let items = page.items.iter().map(|job| shown(&caller, job)).collect();
-    Ok(Json(JobPage { items, next_cursor: page.next.map(|cursor| cursor.0) }))
+    let page = bounded::page(&state, asked).await?;
+    bounded::page_answer(&state, Shown::to(&caller), page).await
 }
 
 /// The jobs of a workflow and what waits for what
@@ -107,7 +111,7 @@ async fn graph(State(state): State<ApiState>, Id(id): Id<WorkflowId>) -> Result<
     let mut graph = Graph { nodes: Vec::new(), edges: Vec::new(), truncated: false };
     let mut after = None;
     loop {
-        let page = state.store().list(&ListQuery { filter: filter.clone(), limit: PAGE_MAX, after }).await?;
+        let page = bounded::page(&state, ListQuery { filter: filter.clone(), limit: PAGE_MAX, after }).await?;
         page.items.iter().for_each(|job| draw(&mut graph, job));
         after = page.next;
         graph.truncated = after.is_some() && graph.nodes.len() >= BATCH_MAX;
@@ -138,18 +142,16 @@ fn draw(graph: &mut Graph, job: &JobRecord) {
     post,
     path = "/v1/workflows/{id}/cancel",
     tag = "workflows",
-    params(("id" = String, Path, format = "uuid"), ("by" = Option<String>, Query, description = "Who acts.")),
+    params(("id" = String, Path, format = "uuid"), ByParams),
     request_body(content = Option<Why>),
     responses((status = 200, description = "How many were cancelled or asked to stop.", body = Changed))
 )]
 async fn cancel(
-    State(state): State<ApiState>,
-    caller: Caller,
+    acting: Acting,
     Id(id): Id<WorkflowId>,
-    query: Query,
     MaybeBody(why): MaybeBody<Why>,
 ) -> Result<Json<Changed>, Refusal> {
-    act(&state, &caller, id, query, Act::Cancel { force: false }, Vec::new(), why).await
+    act(&acting, id, Act::Cancel { force: false }, Vec::new(), why).await
 }
 
 /// Send the dead jobs of a workflow back, those that died of a dependency included
@@ -157,39 +159,28 @@ async fn cancel(
     post,
     path = "/v1/workflows/{id}/requeue",
     tag = "workflows",
-    params(("id" = String, Path, format = "uuid"), ("by" = Option<String>, Query, description = "Who acts.")),
+    params(("id" = String, Path, format = "uuid"), ByParams),
     request_body(content = Option<Why>),
     responses((status = 200, description = "How many were sent back.", body = Changed))
 )]
 async fn requeue(
-    State(state): State<ApiState>,
-    caller: Caller,
+    acting: Acting,
     Id(id): Id<WorkflowId>,
-    query: Query,
     MaybeBody(why): MaybeBody<Why>,
 ) -> Result<Json<Changed>, Refusal> {
     let options = RequeueOptions { with_dependents: true, ..RequeueOptions::default() };
     let dead = vec![JobState::Failed, JobState::DeadLetter];
-    act(&state, &caller, id, query, Act::Requeue(options), dead, why).await
+    act(&acting, id, Act::Requeue(options), dead, why).await
 }
 
 async fn act(
-    state: &ApiState,
-    caller: &Caller,
+    acting: &Acting,
     id: WorkflowId,
-    mut query: Query,
     act: Act,
     states: Vec<JobState>,
     why: Why,
 ) -> Result<Json<Changed>, Refusal> {
-    let by = query.by(caller)?;
-    query.done()?;
-    state.client().workflow(id).await?;
-    let operate = state.client().act(act).because(why.reason);
-    let operate = match by {
-        Some(by) => operate.by(by),
-        None => operate,
-    };
+    acting.state().client().workflow(id).await?;
     let filter = Filter { workflow: Some(id), states, ..Filter::default() };
-    Ok(Json(Changed { changed: operate.on_all(filter).await? }))
+    acting.on_all(filter, act, why.reason).await
 }

@@ -12,13 +12,14 @@ use windlass::{Error, JobId, State};
 use super::connect::{Session, user};
 use super::exit::{self, End, Exit};
 use super::filter::FilterArgs;
+use super::ids::{self, Typed};
 use super::interrupt::Interrupt;
 use super::output::{Format, can_ask, say};
 use super::table::{jobs, number};
 use crate::wire;
 
 /// Counting stops here: nobody decides differently at more.
-const COUNT_MAX: u64 = 10_000;
+pub(crate) const COUNT_MAX: u64 = 10_000;
 
 /// How an act is carried out, whatever it is.
 #[derive(Debug, Clone, Args)]
@@ -50,12 +51,40 @@ impl HowArgs {
 pub(crate) struct TargetArgs {
     /// These jobs; or name conditions below
     #[arg(value_name = "ID")]
-    pub(crate) ids: Vec<JobId>,
+    pub(crate) ids: Vec<Typed<JobId>>,
     /// All jobs whose state allows it
     #[arg(long, conflicts_with = "ids")]
     all: bool,
     #[command(flatten)]
     filter: FilterArgs,
+}
+
+impl TargetArgs {
+    /// What is to be acted on, among jobs in these states; refused where nothing was named.
+    pub(crate) async fn chosen(&self, session: &Session, name: &str, allowed: &[State]) -> anyhow::Result<Chosen> {
+        if !self.ids.is_empty() {
+            if !self.filter.is_empty() {
+                return Err(End::usage("ids and conditions cannot be mixed")
+                    .advise("name either jobs or conditions")
+                    .into());
+            }
+            return Ok(Chosen::Ids(ids::jobs(session, &self.ids).await?));
+        }
+        if self.filter.is_empty() && !self.all {
+            let advice = "name ids, conditions such as --queue or --state, or --all";
+            return Err(End::usage(format!("no jobs selected to {name}")).advise(advice).into());
+        }
+        Ok(Chosen::Matching(self.filter.among(allowed, name, session.out.now)?))
+    }
+}
+
+/// Jobs to act on.
+#[derive(Debug, Clone)]
+pub(crate) enum Chosen {
+    /// These.
+    Ids(Vec<JobId>),
+    /// All that match.
+    Matching(Filter),
 }
 
 /// An act in the words it is told with, and the states that allow it.
@@ -113,20 +142,10 @@ pub(crate) async fn run(
     target: &TargetArgs,
     how: &HowArgs,
 ) -> anyhow::Result<()> {
-    if !target.ids.is_empty() {
-        if !target.filter.is_empty() {
-            return Err(End::usage("ids and conditions cannot be mixed")
-                .advise("name either jobs or conditions")
-                .into());
-        }
-        return on_ids(session, verb, act, &target.ids, how).await;
+    match target.chosen(session, verb.name, verb.allowed).await? {
+        Chosen::Ids(ids) => on_ids(session, verb, act, &ids, how).await,
+        Chosen::Matching(filter) => on_all(session, verb, act, filter, how).await,
     }
-    if target.filter.is_empty() && !target.all {
-        let advice = "name ids, conditions such as --queue or --state, or --all";
-        return Err(End::usage(format!("it is not said which jobs to {}", verb.name)).advise(advice).into());
-    }
-    let filter = target.filter.among(verb.allowed, verb.name, session.out.now)?;
-    on_all(session, verb, act, filter, how).await
 }
 
 async fn on_ids(session: &Session, verb: Verb, act: Act, ids: &[JobId], how: &HowArgs) -> anyhow::Result<()> {
@@ -166,13 +185,15 @@ pub(crate) async fn on_all(
     filter: Filter,
     how: &HowArgs,
 ) -> anyhow::Result<()> {
-    let count = session.store().count(&filter, COUNT_MAX + 1).await?;
-    if count == 0 {
+    let counted = session.store().count(&filter, COUNT_MAX + 1, u64::MAX).await?;
+    if counted.count == 0 && !counted.capped {
         say(format!("no jobs to {} among {}", verb.name, describe(&filter)));
         return report(session, verb, 0, &[], how);
     }
+    // A server looks at so many rows and no more: then nobody knows how many there are.
+    let count = if counted.capped { COUNT_MAX + 1 } else { counted.count };
     if !how.dry_run && !how.yes {
-        ask(verb, count, &filter)?;
+        ask(verb.name, verb.done, count, &filter)?;
     }
     let remark = match act == (Act::Cancel { force: false }) && any_running(session, &filter).await? {
         false => "",
@@ -185,7 +206,8 @@ pub(crate) async fn on_all(
     progress.finish_and_clear();
     let changed = changed?;
     report(session, verb, changed, &[], how)?;
-    say(format!("{} in {:.1} s{}", summary(verb, changed, how.dry_run), began.elapsed().as_secs_f64(), remark));
+    let took = if how.dry_run { String::new() } else { format!(" in {:.1} s", began.elapsed().as_secs_f64()) };
+    say(format!("{}{took}{remark}", summary(verb, changed, how.dry_run)));
     if verb.name == DELETE.name && changed < count && count <= COUNT_MAX {
         let kept = jobs(count - changed);
         say(format!("{kept} passed over: another job that has not ended needs them, or they are gone already"));
@@ -199,7 +221,8 @@ async fn any_running(session: &Session, filter: &Filter) -> windlass::Result<boo
         return Ok(false);
     }
     let running = Filter { states: vec![State::Running], ..filter.clone() };
-    Ok(session.store().count(&running, 1).await? > 0)
+    let counted = session.store().count(&running, 1, u64::MAX).await?;
+    Ok(counted.count > 0 || counted.capped)
 }
 
 async fn steps(
@@ -240,18 +263,18 @@ fn operation(act: Act, target: Target, how: &HowArgs) -> Operation {
 }
 
 /// Asks whether it is meant; refuses where nobody can be asked.
-fn ask(verb: Verb, count: u64, filter: &Filter) -> anyhow::Result<()> {
-    let what = format!("{} {}: {}", verb.name, capped(count), describe(filter));
+pub(crate) fn ask(name: &str, done: &str, count: u64, filter: &Filter) -> anyhow::Result<()> {
+    let what = format!("{name} {}: {}", capped(count), describe(filter));
     if !can_ask() {
-        return Err(End::usage(format!("will not {what}, because nobody can be asked"))
+        return Err(End::usage(format!("refusing to {what}, without confirmation (standard input is not a terminal)"))
             .advise("add --yes to do it, or --dry-run to see how many jobs it would change")
             .into());
     }
-    confirm(&what, verb)
+    confirm(&what, done)
 }
 
 /// Asks on the terminal; anything but yes ends the command.
-fn confirm(what: &str, verb: Verb) -> anyhow::Result<()> {
+fn confirm(what: &str, done: &str) -> anyhow::Result<()> {
     let mut screen = anstream::stderr();
     write!(screen, "{what}\nGo on? [y/N] ")?;
     screen.flush()?;
@@ -260,7 +283,7 @@ fn confirm(what: &str, verb: Verb) -> anyhow::Result<()> {
     if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }
-    Err(End::new(Exit::Failed, format!("nothing was {}", verb.done)).into())
+    Err(End::new(Exit::Failed, format!("nothing was {done}")).into())
 }
 
 /// A count that stopped at its limit: `10,000+ jobs`.
@@ -270,7 +293,7 @@ pub(crate) fn capped(count: u64) -> String {
 
 fn summary(verb: Verb, changed: u64, dry_run: bool) -> String {
     match dry_run {
-        true => format!("would have {} {}", verb.done, jobs(changed)),
+        true => format!("would {} {} (dry run)", verb.name, jobs(changed)),
         false => format!("{} {}", verb.done, jobs(changed)),
     }
 }
@@ -314,6 +337,6 @@ mod tests {
     #[test]
     fn a_summary_says_what_was_done() {
         assert_eq!(summary(CANCEL, 1, false), "cancelled 1 job");
-        assert_eq!(summary(REQUEUE, 1200, true), "would have requeued 1,200 jobs");
+        assert_eq!(summary(REQUEUE, 1200, true), "would requeue 1,200 jobs (dry run)");
     }
 }

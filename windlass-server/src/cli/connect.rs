@@ -1,20 +1,25 @@
 //! How a command reaches its jobs: straight through a store, or through a server. The commands see no difference.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use windlass::store::sqlite::{SqliteOptions, SqliteStore};
-use windlass::store::{self, MemoryStore, PostgresOptions, PostgresStore, Store};
-use windlass::{Client, Error};
+use windlass::store::{self, MemoryStore, PostgresOptions, PostgresStore, SqliteUrl, Store};
+use windlass::store::{SqliteOptions, SqliteStore};
+use windlass::{Client, Error, Policies};
 
 use super::exit::{self, End, Exit};
 use super::output::{Out, OutputArgs, say};
 use crate::remote::HttpStore;
-use crate::serve::config::{Whereabouts, whereabouts_in};
+use crate::serve::config::{Whereabouts, policies_in, whereabouts_in};
 
 /// The server that is asked unless another or a store is named.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:7654";
+
+/// How long a server on this machine may take to start before it counts as not there.
+const STARTS_WITHIN: Duration = Duration::from_secs(2);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Where the jobs are.
 #[derive(Debug, Clone, Default, Args)]
@@ -25,7 +30,7 @@ pub(crate) struct Reach {
     /// Or ask this server; http://127.0.0.1:7654 unless named [env: WINDLASS_SERVER]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     server: Option<String>,
-    /// Or read it in this file, which docs/configuration.md describes [env: WINDLASS_CONFIG]
+    /// Read settings from this file, see docs/configuration.md [env: WINDLASS_CONFIG]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
 }
@@ -69,9 +74,17 @@ impl Place {
         }
     }
 
+    /// Whether it is a server on this machine.
+    fn is_near(&self) -> bool {
+        let Place::Server(url) = self else { return false };
+        let host = url.split("://").nth(1).unwrap_or_default();
+        ["127.", "localhost", "[::1]"].iter().any(|near| host.starts_with(near))
+    }
+
     /// The file of a SQLite store that this process opens.
     pub(crate) fn file(&self) -> Option<PathBuf> {
-        self.store_url().filter(|url| url.starts_with("sqlite:")).and_then(|url| sqlite_path(url).ok())
+        let url = self.store_url().filter(|url| url.starts_with("sqlite:"))?;
+        SqliteUrl::parse(url).ok().map(|url| url.path)
     }
 }
 
@@ -132,6 +145,13 @@ impl Reach {
         })
     }
 
+    fn policies(&self) -> Result<Policies, End> {
+        let Some(path) = self.config() else { return Ok(Policies::default()) };
+        policies_in(&path).map_err(|error| {
+            End::usage(format!("{error:#}")).advise("correct the file that --config or WINDLASS_CONFIG names")
+        })
+    }
+
     fn token(&self) -> Result<Option<String>, End> {
         match set("WINDLASS_TOKEN") {
             Some(token) => Ok(Some(token)),
@@ -160,22 +180,66 @@ impl Reach {
 
     async fn session(&self, output: &OutputArgs, missing: Missing) -> anyhow::Result<Session> {
         let place = self.place()?;
+        let mut server = None;
         let store: Arc<dyn Store> = match &place {
             Place::Store(url) => open_store(url, missing).await?,
-            Place::Server(url) => Arc::new(HttpStore::connect(url, self.token()?)?),
+            Place::Server(url) => {
+                let token = self.token()?;
+                if token.is_some() && is_in_the_open(url) {
+                    say(format!(
+                        "the token travels over plain HTTP to {}: anybody on the way can read it",
+                        place.shown()
+                    ));
+                }
+                Arc::new(server.insert(HttpStore::connect(url, token)?).clone())
+            }
         };
-        let now = store.now().await.map_err(|error| unreached(error, &place))?;
-        Ok(Session { client: Client::with_store(store), out: Out { format: output.output, now }, place })
+        let now = first_answer(&*store, &place).await.map_err(|error| unreached(error, &place))?;
+        // What is put in is checked here, under what its server or the configuration file says.
+        let policies = match (missing, &server) {
+            (Missing::Refused, _) => Policies::default(),
+            (Missing::Made, Some(server)) => server.policies().await?,
+            (Missing::Made, None) => self.policies()?,
+        };
+        Ok(Session {
+            client: Client::with_store(store).policies(policies),
+            out: Out { format: output.output, now },
+            place,
+        })
+    }
+}
+
+/// Whether what is sent to this server leaves the machine without TLS.
+fn is_in_the_open(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_start_matches('[').trim_end_matches(']');
+    name != "localhost" && !name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The store's time. A server on this machine that refuses connections may have been started a moment ago, by the line
+/// above in the same script, so it is asked again for a short time.
+async fn first_answer(store: &dyn Store, place: &Place) -> windlass::Result<windlass::Timestamp> {
+    let until = Instant::now() + STARTS_WITHIN;
+    loop {
+        match store.now().await {
+            Err(error) if place.is_near() && exit::of(&error) == Exit::Unreachable && Instant::now() < until => {
+                tokio::time::sleep(ASKED_AGAIN_AFTER).await;
+            }
+            answer => return answer,
+        }
     }
 }
 
 /// The error of the first call, with what to do when nobody answers.
 fn unreached(error: Error, place: &Place) -> anyhow::Error {
     match (exit::of(&error), place) {
-        (Exit::Unreachable, Place::Server(url)) => {
+        (Exit::Unreachable, Place::Server(_)) => {
             let advice =
                 "start one with `windlass run`, name another with --server, or open the store itself with --store";
-            End::new(Exit::Unreachable, format!("no server answers at {url}: {error}")).advise(advice).into()
+            End::new(Exit::Unreachable, format!("no server answers at {}: {error}", place.shown()))
+                .advise(advice)
+                .into()
         }
         _ => anyhow::Error::new(error).context(format!("cannot reach {}", place.shown())),
     }
@@ -195,8 +259,9 @@ async fn open_store(url: &str, missing: Missing) -> anyhow::Result<Arc<dyn Store
 
 /// Opens a SQLite store.
 pub(crate) async fn open_sqlite(url: &str, missing: Missing) -> anyhow::Result<SqliteStore> {
-    let path = sqlite_path(url)?;
+    let SqliteUrl { path, create, .. } = SqliteUrl::parse(url)?;
     let options = SqliteOptions::new(&path);
+    let missing = if create { missing } else { Missing::Refused };
     let options = match (path.exists(), missing) {
         (true, _) => options.existing(),
         (false, Missing::Made) => {
@@ -217,16 +282,6 @@ pub(crate) async fn open_sqlite(url: &str, missing: Missing) -> anyhow::Result<S
 pub(crate) async fn open_postgres(url: &str) -> anyhow::Result<PostgresStore> {
     let options = PostgresOptions::new(url)?.connections(4).without_migrations();
     PostgresStore::with(options).await.map_err(|error| told(error, url))
-}
-
-/// The file that a URL names; `sqlite:///path` is understood as `sqlite:/path`.
-pub(crate) fn sqlite_path(url: &str) -> Result<PathBuf, Error> {
-    let path = url.strip_prefix("sqlite:").unwrap_or_default();
-    let path = path.strip_prefix("//").unwrap_or(path);
-    if path.is_empty() {
-        return Err(Error::invalid("store", "sqlite: needs the path of a file, such as sqlite:jobs.db"));
-    }
-    Ok(Path::new(path).to_path_buf())
 }
 
 /// The error of opening, with what to do about tables of another version.
@@ -264,10 +319,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_read_in_both_forms() {
-        assert_eq!(sqlite_path("sqlite:jobs.db").expect("a path"), Path::new("jobs.db"));
-        assert_eq!(sqlite_path("sqlite:///tmp/jobs.db").expect("a path"), Path::new("/tmp/jobs.db"));
-        assert_eq!(sqlite_path("sqlite:").expect_err("none").name(), "InvalidArgument");
+    fn a_server_on_this_machine_is_told_from_others() {
+        let near = |url: &str| Place::Server(url.to_owned()).is_near();
+        assert!(near(SERVER_DEFAULT) && near("http://localhost:1") && near("http://[::1]:7654"));
+        assert!(!near("https://jobs.example.com") && !Place::Store("sqlite:127.db".to_owned()).is_near());
+    }
+
+    #[test]
+    fn a_token_in_the_open_is_noticed() {
+        for (url, open) in [
+            ("http://127.0.0.1:7654", false),
+            ("http://localhost:7654/", false),
+            ("http://[::1]:7654", false),
+            ("https://jobs.example.com", false),
+            ("http://jobs.example.com", true),
+            ("http://10.0.0.7:7654", true),
+        ] {
+            assert_eq!(is_in_the_open(url), open, "{url}");
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! One job in full, for people.
 
+use windlass::Timestamp;
+use windlass::job::{DependencyKind, DependsOn};
 use windlass::job::{JobRecord, Payload};
 use windlass::schedule::ScheduleRecord;
-use windlass::{DependencyKind, DependsOn, Timestamp};
 
 use super::rows::{failure, reason_name, timing};
-use super::table::{both, clean_lines, cut, style_of};
+use super::table::{both, clean, clean_lines, cut, style_of};
 use crate::wire;
 use owo_colors::OwoColorize;
 
@@ -168,6 +169,9 @@ pub(crate) fn schedule(schedule: &ScheduleRecord, now: Timestamp) -> String {
     lines.add("created", both(schedule.created_at, now));
     lines.add("changed", both(schedule.updated_at, now));
     lines.add("fired", format!("{} times", schedule.fired));
+    if let Some(error) = &schedule.last_error {
+        lines.add("refused", format!("{} ({})", clean(&error.message), both(error.at, now)));
+    }
     lines.maybe("last slot", schedule.last_slot.map(|at| both(at, now)));
     lines.maybe("last job", schedule.last_job.map(|id| id.to_string()));
     for (place, at) in schedule.next(5, now).into_iter().enumerate() {

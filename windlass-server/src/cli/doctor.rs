@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use owo_colors::OwoColorize;
 use serde::Serialize;
+use windlass::Job;
+use windlass::clock::{Clock, SystemClock};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{Filter, ListQuery, QueueRecord, WorkerRecord};
-use windlass::{Clock, State, SystemClock, Timestamp};
+use windlass::workflow::Webhook;
+use windlass::{State, Timestamp};
 
 use super::connect::{self, Place, Reach, Session};
 use super::exit::{End, Exit};
@@ -16,6 +19,7 @@ use super::output::OutputArgs;
 use super::rows::count;
 use super::store::{file_sizes, schema_version, size};
 use super::table::{jobs, number, span};
+use crate::serve::config::open_secrets;
 
 /// Clocks further apart than this confuse people who compare logs; windlass itself goes by the store's alone.
 const CLOCK_APART: Duration = Duration::from_secs(2);
@@ -31,6 +35,8 @@ const WAITING_LONG: Duration = Duration::from_secs(300);
 const LOG_BYTES_LONG: u64 = 256 << 20;
 /// Less free space than this runs out before somebody looks.
 const FREE_BYTES_LOW: u64 = 1 << 30;
+/// What to do where webhooks wait and nobody delivers them.
+pub(crate) const UNDELIVERED: &str = "nobody delivers webhooks: start `windlass run` with webhooks.secrets in its configuration (`windlass token webhook`)";
 /// How many running jobs and schedules are looked at.
 const LOOKED_AT: usize = 1000;
 
@@ -90,8 +96,26 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     schedules(&session, &mut findings).await?;
     dead(&queues, &mut findings);
     findings.extend(disk(&session.place));
+    findings.extend(rights(reach.config().as_deref(), &session.place));
     findings.extend(pooler(&session.place).await?);
     print(&session, findings)
+}
+
+/// Whether others may read what is secret: the configuration, or the file with every payload.
+fn rights(config: Option<&Path>, place: &Place) -> Vec<Finding> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut findings = Vec::new();
+    if let Some((path, what)) = config.and_then(|path| Some((path, open_secrets(path)?))) {
+        let found = format!("others may read {}, which holds {what}", path.display());
+        findings.push(Finding::of(Health::Watch, "rights", found, format!("chmod 600 {}", path.display())));
+    }
+    if let Some(file) = place.file()
+        && file.metadata().is_ok_and(|about| about.permissions().mode() & 0o004 != 0)
+    {
+        let found = format!("everybody on this machine may read {}, and every payload in it", file.display());
+        findings.push(Finding::of(Health::Watch, "rights", found, format!("chmod 600 {}*", file.display())));
+    }
+    findings
 }
 
 fn print(session: &Session, findings: Vec<Finding>) -> anyhow::Result<()> {
@@ -125,7 +149,7 @@ async fn reachable(session: &Session, findings: &mut Vec<Finding>) -> anyhow::Re
     let there = session.store().now().await?;
     let took = began.elapsed();
     let here = SystemClock::default().now();
-    let found = format!("a {} store answers in {:.1} ms", session.store().kind(), took.as_secs_f64() * 1000.0);
+    let found = format!("the {} store answers in {:.1} ms", session.store().kind(), took.as_secs_f64() * 1000.0);
     findings.push(match took > SLOW {
         false => Finding::good("reach", found),
         true => Finding::of(Health::Watch, "reach", found, "look at the network and at the load of the database"),
@@ -203,7 +227,11 @@ fn served(queues: &[QueueRecord], workers: &[WorkerRecord], now: Timestamp, find
             ));
         } else if !is_served {
             let found = format!("queue {name} has {waiting} ready and no worker, the oldest for {since}");
-            findings.push(Finding::of(Health::Bad, "queues", found, format!("start a worker that serves {name}")));
+            let advice = match name.as_str() {
+                Webhook::QUEUE => UNDELIVERED.to_owned(),
+                _ => format!("start a worker that serves {name}"),
+            };
+            findings.push(Finding::of(Health::Bad, "queues", found, advice));
         } else if now.since(oldest) > WAITING_LONG {
             let found = format!("queue {name} has {waiting} ready, the oldest for {since}");
             let advice = format!(
@@ -247,7 +275,7 @@ fn dead(queues: &[QueueRecord], findings: &mut Vec<Finding>) {
             Health::Watch,
             "dead",
             format!("{} in the dead-letter queue", jobs(dead)),
-            "`windlass dlq list` shows why; `windlass dlq requeue --code CODE` sends them back once that is mended",
+            "`windlass dlq list` shows why; `windlass dlq requeue --code CODE` sends them back once that is fixed",
         ),
     });
 }

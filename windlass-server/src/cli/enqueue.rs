@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use windlass::job::DependencyKind;
 use windlass::store::InsertedJob;
-use windlass::workflow::Submission;
-use windlass::{DependencyKind, JobId, Timestamp};
+use windlass::workflow::{Submission, Webhook};
+use windlass::{Job, JobId, Timestamp};
 
 use super::connect::{Reach, Session};
+use super::doctor::UNDELIVERED;
 use super::enqueue_file;
 use super::exit::End;
+use super::ids::{self, Typed};
 use super::job_args::JobArgs;
 use super::output::{OutputArgs, Row, say};
 use super::parse;
@@ -23,7 +26,7 @@ use crate::wire;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}' --wait
+  windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}'
   windlass enqueue report --queue slow --delay 10m --key report-2026-11
   windlass enqueue --file jobs.jsonl        one JSON job a line: {\"type\":\"email.send\",\"payload\":{}}")]
 pub(crate) struct Arguments {
@@ -43,14 +46,14 @@ pub(crate) struct Arguments {
     key: Option<String>,
     /// Only after this job completed; may be repeated
     #[arg(long, value_name = "ID")]
-    after: Vec<JobId>,
+    after: Vec<Typed<JobId>>,
     /// Only after this job ended, however; may be repeated
     #[arg(long, value_name = "ID")]
-    after_all: Vec<JobId>,
+    after_all: Vec<Typed<JobId>>,
     /// Wait until it has ended, perhaps no longer than this
     #[arg(long, value_name = "DURATION", require_equals = true, value_parser = parse::duration)]
     wait: Option<Option<Duration>>,
-    /// Enqueue the jobs of a JSONL file; - for standard input
+    /// Enqueue the jobs of a JSONL file, or of `jobs export`; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["job_type", "payload", "wait"], help_heading = "Many at once")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -64,7 +67,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     match (&arguments.file, &arguments.job_type) {
         (Some(file), _) => enqueue_file::run(&session, file, &arguments.many).await,
         (None, Some(job_type)) => one(&session, &arguments, job_type).await,
-        (None, None) => Err(End::usage("it is not said what to enqueue")
+        (None, None) => Err(End::usage("nothing to enqueue was named")
             .advise("name a type, such as `windlass enqueue email.send`, or a file of jobs with --file")
             .into()),
     }
@@ -78,15 +81,30 @@ async fn one(session: &Session, arguments: &Arguments, job_type: &str) -> anyhow
     let on = |ids: &[JobId], kind| -> Vec<wire::Dependency> {
         ids.iter().map(|id| wire::Dependency { job: Some(*id), reference: None, kind }).collect()
     };
-    job.depends_on = on(&arguments.after, DependencyKind::After);
-    job.depends_on.extend(on(&arguments.after_all, DependencyKind::AfterAll));
+    job.depends_on = on(&ids::jobs(session, &arguments.after).await?, DependencyKind::After);
+    job.depends_on.extend(on(&ids::jobs(session, &arguments.after_all).await?, DependencyKind::AfterAll));
     let specs = wire::check_jobs(vec![job], &session.client)?;
     let stored = session.client.submit(Submission::new(specs)?).await?;
     let inserted = *stored.jobs.first().expect("a store answers for each job");
     tell_existing(&inserted);
+    if arguments.job.callback_url.is_some() {
+        tell_undelivered(session).await?;
+    }
     let Some(limit) = arguments.wait else { return session.out.one(&Stored(inserted)) };
+    // Whoever stops waiting must know what to look for.
+    say(format!("job {} is enqueued; waiting until it has ended", inserted.id));
     let ended = wait::until_ended(session, &[inserted.id], limit).await?;
     wait::print(session, &ended)
+}
+
+/// Says that the end of a job will be told to nobody, as things stand.
+async fn tell_undelivered(session: &Session) -> anyhow::Result<()> {
+    let workers = session.client.workers().await?;
+    let mut served = workers.iter().flat_map(|worker| &worker.queues);
+    if !served.any(|served| served.queue.as_str() == Webhook::QUEUE) {
+        say(format!("the callback waits: {UNDELIVERED}"));
+    }
+    Ok(())
 }
 
 /// Says that nothing was stored, and whether it should have been the same.

@@ -1,18 +1,21 @@
 //! `windlass enqueue --file`: jobs from JSONL, batch by batch. Each batch is stored whole or not at all.
 
-use std::io::{BufRead, BufReader, Read};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use windlass::JobId;
+use windlass::job::{BATCH_MAX, JobSpec};
 use windlass::store::InsertedJob;
 use windlass::workflow::Submission;
-use windlass::{BATCH_MAX, JobSpec};
 
 use super::connect::Session;
 use super::enqueue::Stored;
 use super::exit::{End, Exit};
+use super::exported;
 use super::interrupt::Interrupt;
 use super::output::{Format, Row, say};
 use super::table::{jobs, number};
@@ -31,6 +34,9 @@ pub(crate) struct ManyArgs {
     /// Leave out so many lines, to go on where an earlier run stopped
     #[arg(long, value_name = "LINES", default_value_t = 0, requires = "file", hide_default_value = true)]
     skip: u64,
+    /// Of a file that `jobs export` wrote, enqueue jobs that had ended, too
+    #[arg(long, requires = "file")]
+    ended: bool,
 }
 
 /// How far it got.
@@ -40,6 +46,12 @@ struct Done {
     lines: u64,
     stored: u64,
     existing: u64,
+    /// Exported jobs that were left out because they had ended.
+    left_out: u64,
+    /// Dependencies of exported jobs that could not be kept.
+    unlinked: u64,
+    /// The new ids of exported jobs.
+    ids: HashMap<JobId, JobId>,
 }
 
 pub(crate) async fn run(session: &Session, file: &Path, many: &ManyArgs) -> anyhow::Result<()> {
@@ -55,13 +67,18 @@ pub(crate) async fn run(session: &Session, file: &Path, many: &ManyArgs) -> anyh
     }
     done.lines = lines.number;
     loop {
-        let specs = read_batch(&mut lines, batch, session).map_err(|error| stopped(error, &done))?;
-        if specs.is_empty() {
+        let Batch { specs, old, ended } =
+            read_batch(&mut lines, batch, session, many.ended, &mut done).map_err(|error| stopped(error, &done))?;
+        if ended && specs.is_empty() {
             break;
+        }
+        if specs.is_empty() {
+            continue;
         }
         let stored = session.client.submit(Submission::new(specs)?).await;
         let stored = stored.map_err(|error| stopped(error.into(), &done))?;
         done.lines = lines.number;
+        done.ids.extend(old.into_iter().zip(&stored.jobs).map(|(old, job)| (old, job.id)));
         note(session, &stored.jobs, &mut done)?;
         progress.set_position(done.stored + done.existing);
         if interrupt.is_asked() {
@@ -90,21 +107,53 @@ fn note(session: &Session, stored: &[InsertedJob], done: &mut Done) -> anyhow::R
     Ok(())
 }
 
+/// Jobs to be stored together.
+struct Batch {
+    specs: Vec<JobSpec>,
+    /// The old ids of exported jobs, in the same order.
+    old: Vec<JobId>,
+    /// Whether the file is at its end.
+    ended: bool,
+}
+
 /// Up to so many jobs, each checked; the refs of a batch hold inside it.
-fn read_batch(lines: &mut Lines, batch: usize, session: &Session) -> anyhow::Result<Vec<JobSpec>> {
-    let mut read = Vec::with_capacity(batch);
-    let mut numbers = Vec::with_capacity(batch);
-    while read.len() < batch {
-        let Some(line) = lines.next_line()? else { break };
+fn read_batch(
+    lines: &mut Lines,
+    batch: usize,
+    session: &Session,
+    with_ended: bool,
+    done: &mut Done,
+) -> anyhow::Result<Batch> {
+    let (mut read, mut exported, mut numbers) = (Vec::with_capacity(batch), Vec::new(), Vec::new());
+    let mut ended = false;
+    while read.len() + exported.len() < batch {
+        let Some(line) = lines.next_line()? else {
+            ended = true;
+            break;
+        };
         if line.trim().is_empty() {
+            continue;
+        }
+        if exported::is_one(&line) {
+            let job = exported::read(&line).with_context(|| format!("line {} is no exported job", lines.number))?;
+            match job.state.is_terminal() && !with_ended {
+                true => done.left_out += 1,
+                false => exported.push(job),
+            }
             continue;
         }
         read.push(job(&line).with_context(|| format!("line {} is no job", lines.number))?);
         numbers.push(lines.number);
     }
+    if !exported.is_empty() {
+        done.unlinked += exported::link(&mut exported, &done.ids) as u64;
+        let old = exported.iter().map(|job| job.id).collect();
+        read.splice(0..0, exported.into_iter().map(|exported| exported.job));
+        return Ok(Batch { specs: wire::check_jobs(read, &session.client)?, old, ended });
+    }
     if read.iter().any(|job| job.reference.is_some() || !job.depends_on.is_empty()) {
         // Jobs that name each other are checked together; which line is wrong follows from the words.
-        return Ok(wire::check_jobs(read, &session.client)?);
+        return Ok(Batch { specs: wire::check_jobs(read, &session.client)?, old: Vec::new(), ended });
     }
     let mut specs = Vec::with_capacity(read.len());
     for (job, number) in read.into_iter().zip(numbers) {
@@ -112,7 +161,7 @@ fn read_batch(lines: &mut Lines, batch: usize, session: &Session) -> anyhow::Res
             wire::check_jobs(vec![job], &session.client).with_context(|| format!("line {number} is refused"))?;
         specs.extend(checked);
     }
-    Ok(specs)
+    Ok(Batch { specs, old: Vec::new(), ended })
 }
 
 /// The job that a line describes.
@@ -132,10 +181,17 @@ fn stopped(error: anyhow::Error, done: &Done) -> anyhow::Error {
 }
 
 fn summary(done: &Done) -> String {
-    match done.existing {
-        0 => format!("enqueued {}", jobs(done.stored)),
-        existing => format!("enqueued {}, {} existed already", jobs(done.stored), number(existing)),
+    let mut text = format!("enqueued {}", jobs(done.stored));
+    if done.existing > 0 {
+        text += &format!(", {} existed already", number(done.existing));
     }
+    if done.left_out > 0 {
+        text += &format!(", left out {} that had ended (--ended takes them)", number(done.left_out));
+    }
+    if done.unlinked > 0 {
+        text += &format!("; {} dependencies are not in the file and are not waited for", number(done.unlinked));
+    }
+    text
 }
 
 fn go_on(done: &Done) -> String {
@@ -144,22 +200,70 @@ fn go_on(done: &Done) -> String {
 
 /// The lines of a file or of standard input.
 struct Lines {
-    from: Box<dyn BufRead>,
+    from: Box<dyn Source>,
+    /// Where lines begin that are still to be read, the next one last; `None` to read straight on.
+    ///
+    /// A list of jobs begins with the newest, and so does an export. It is read from its end, so that jobs come in their old
+    /// order and dependencies before what waits for them.
+    backwards: Option<Vec<u64>>,
     number: u64,
+}
+
+trait Source: BufRead {
+    /// Goes to a place in a file.
+    fn go_to(&mut self, place: u64) -> std::io::Result<()>;
+}
+
+impl Source for BufReader<std::fs::File> {
+    fn go_to(&mut self, place: u64) -> std::io::Result<()> {
+        self.seek(SeekFrom::Start(place)).map(drop)
+    }
+}
+
+impl Source for std::io::StdinLock<'_> {
+    fn go_to(&mut self, _: u64) -> std::io::Result<()> {
+        unreachable!("standard input is read straight on")
+    }
 }
 
 impl Lines {
     fn open(file: &Path) -> anyhow::Result<Self> {
-        let from: Box<dyn BufRead> = if file == Path::new("-") {
-            Box::new(std::io::stdin().lock())
-        } else {
-            let opened = std::fs::File::open(file);
-            Box::new(BufReader::new(opened.with_context(|| format!("cannot open {}", file.display()))?))
-        };
-        Ok(Lines { from, number: 0 })
+        if file == Path::new("-") {
+            return Ok(Lines { from: Box::new(std::io::stdin().lock()), backwards: None, number: 0 });
+        }
+        let opened = std::fs::File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+        // A pipe cannot be read from its end.
+        let whole = opened.metadata().is_ok_and(|about| about.is_file());
+        let mut lines = Lines { from: Box::new(BufReader::new(opened)), backwards: None, number: 0 };
+        if whole && lines.next_line()?.is_some_and(|first| exported::is_one(&first)) {
+            lines.backwards = Some(lines.beginnings()?);
+        } else if whole {
+            lines.from.go_to(0)?;
+        }
+        lines.number = 0;
+        Ok(lines)
+    }
+
+    /// Where all lines begin.
+    fn beginnings(&mut self) -> anyhow::Result<Vec<u64>> {
+        self.from.go_to(0)?;
+        let (mut beginnings, mut at, mut line) = (Vec::new(), 0, Vec::new());
+        loop {
+            line.clear();
+            let read = (&mut self.from).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                return Ok(beginnings);
+            }
+            beginnings.push(at);
+            at += read as u64;
+        }
     }
 
     fn next_line(&mut self) -> anyhow::Result<Option<String>> {
+        if let Some(beginnings) = &mut self.backwards {
+            let Some(place) = beginnings.pop() else { return Ok(None) };
+            self.from.go_to(place)?;
+        }
         let mut line = Vec::new();
         let read = (&mut self.from).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
         if read == 0 {

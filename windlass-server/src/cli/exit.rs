@@ -25,8 +25,6 @@ pub(crate) enum Exit {
     TimedOut = 7,
     /// A job that was waited for ended badly.
     EndedBadly = 8,
-    /// A check did too little to prove anything.
-    ProvedNothing = 9,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -147,10 +145,8 @@ fn advice_of(error: &Error) -> Option<&'static str> {
         Error::StaleLease { .. } => Some("another worker may own the job now; look at it before doing anything"),
         Error::DependencyCycle { .. } => Some("leave out one of the dependencies that close the circle"),
         Error::DependencyLimit { .. } => Some("split it: a job may depend on one that gathers others"),
-        Error::Conflict(_) => Some("look at what is there now, and decide again"),
-        Error::Store { .. } => {
-            Some("trying again will not mend it; `windlass doctor` and `windlass store check` look closer")
-        }
+        Error::Conflict(_) => Some("look at what is there now, and choose another name or version"),
+        Error::Store { .. } => Some("retrying will not help; `windlass doctor` and `windlass store check` look closer"),
         // They say themselves what would be right.
         _ => None,
     }
@@ -192,7 +188,7 @@ mod tests {
         let job: windlass::JobId = "00000000-0000-4000-8000-000000000000".parse().expect("an id");
         let after = std::time::Duration::from_secs(1);
         let errors = [
-            Error::StaleLease { job, stale: windlass::Stale::Expired },
+            Error::StaleLease { job, stale: windlass::job::Stale::Expired },
             Error::not_found("job", "x"),
             Error::not_found("schedule", "x"),
             Error::not_found("workflow", "x"),

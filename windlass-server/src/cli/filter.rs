@@ -11,9 +11,9 @@ use super::parse::{self, When};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Which jobs")]
 pub(crate) struct FilterArgs {
-    /// In one of these states
+    /// In one of these states; ready, later and dead are known too
     #[arg(long, value_delimiter = ',', value_name = "STATE")]
-    state: Vec<State>,
+    state: Vec<States>,
     /// In this queue
     #[arg(long, value_name = "QUEUE", value_parser = parse::queue)]
     queue: Option<QueueName>,
@@ -49,6 +49,23 @@ pub(crate) struct FilterArgs {
     ended_before: Option<When>,
 }
 
+/// A state, or one of the words by which lists of queues gather several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct States(Vec<State>);
+
+impl std::str::FromStr for States {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(States(match text.to_ascii_lowercase().as_str() {
+            "ready" => vec![State::Scheduled],
+            "later" => vec![State::Pending, State::Delayed, State::Retrying],
+            "dead" => vec![State::Failed, State::DeadLetter],
+            _ => vec![text.parse().map_err(|error: windlass::Error| error.to_string())?],
+        }))
+    }
+}
+
 impl FilterArgs {
     /// Whether no condition was given.
     pub(crate) fn is_empty(&self) -> bool {
@@ -59,7 +76,7 @@ impl FilterArgs {
     pub(crate) fn at(&self, now: Timestamp) -> Filter {
         let older = self.older_than.map(|age| now.minus(age));
         Filter {
-            states: self.state.clone(),
+            states: self.state.iter().flat_map(|states| states.0.iter().copied()).collect(),
             queue: self.queue.clone(),
             job_type: self.job_type.clone(),
             tags: parse::tags(&self.tags),
@@ -115,6 +132,8 @@ mod tests {
         assert_eq!(filter.queue, QueueName::new("mail").ok());
         assert_eq!(filter.tags.get("a").map(String::as_str), Some("b"));
         assert_eq!(filter.created_before, Some(Timestamp::from_seconds(6400)));
+        let gathered = typed(&["--state", "READY,dead"]).at(now).states;
+        assert_eq!(gathered, [State::Scheduled, State::Failed, State::DeadLetter]);
         assert!(typed(&[]).is_empty() && !typed(&["--code", "x"]).is_empty());
     }
 

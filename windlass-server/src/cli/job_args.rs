@@ -2,13 +2,15 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::value::RawValue;
-use windlass::{PAYLOAD_BYTES_MAX, Priority};
+use windlass::Priority;
+use windlass::job::PAYLOAD_BYTES_MAX;
 
 use super::exit::End;
 use super::parse;
@@ -33,6 +35,8 @@ pub(crate) struct JobArgs {
     /// How often it may be tried
     #[arg(long, value_name = "N")]
     pub(crate) attempts: Option<u32>,
+    #[command(flatten)]
+    pub(crate) retry: RetryArgs,
     /// Longest run of one attempt, or none
     #[arg(long, value_name = "DURATION", value_parser = parse::limit)]
     pub(crate) timeout: Option<Limit>,
@@ -50,6 +54,43 @@ pub(crate) struct JobArgs {
     pub(crate) callback_url: Option<String>,
 }
 
+/// When a failed attempt is tried again; what is left out is the preset's.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RetryArgs {
+    /// How patiently: standard, responsive or patient
+    #[arg(long = "retry", value_name = "PRESET", value_parser = word::<wire::Preset>)]
+    preset: Option<wire::Preset>,
+    /// How the pause grows: constant, linear or exponential
+    #[arg(long, value_name = "STRATEGY", value_parser = word::<wire::Strategy>)]
+    backoff: Option<wire::Strategy>,
+    /// The pause after the first failure
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
+    retry_delay: Option<Duration>,
+    /// The longest pause
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
+    retry_delay_max: Option<Duration>,
+}
+
+impl RetryArgs {
+    fn retry(&self) -> Option<wire::Retry> {
+        let retry = wire::Retry {
+            preset: self.preset,
+            strategy: self.backoff,
+            initial: self.retry_delay.map(wire::Span),
+            max: self.retry_delay_max.map(wire::Span),
+            ..wire::Retry::default()
+        };
+        (retry != wire::Retry::default()).then_some(retry)
+    }
+}
+
+/// One of the words that the API knows.
+fn word<Word: serde::de::DeserializeOwned>(text: &str) -> Result<Word, String> {
+    // The refusal lists the words.
+    Word::deserialize(serde::de::value::StrDeserializer::<serde::de::value::Error>::new(text))
+        .map_err(|error| error.to_string())
+}
+
 impl JobArgs {
     /// The job, of this type.
     pub(crate) fn job(&self, job_type: &str) -> anyhow::Result<wire::NewJob> {
@@ -58,6 +99,7 @@ impl JobArgs {
             queue: self.queue.clone(),
             priority: self.priority,
             max_attempts: self.attempts,
+            retry: self.retry.retry(),
             execution_timeout: self.timeout,
             lifetime: self.lifetime,
             tags: parse::tags(&self.tags),

@@ -13,7 +13,9 @@ mod doctor;
 mod enqueue;
 mod enqueue_file;
 mod exit;
+mod exported;
 mod filter;
+mod ids;
 mod interrupt;
 mod job_args;
 mod jobs;
@@ -28,7 +30,6 @@ mod store;
 mod table;
 mod token;
 mod top;
-mod torture;
 mod wait;
 mod worker;
 mod workers;
@@ -44,7 +45,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[command(after_help = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict or stale, 5 not allowed,
   6 unreachable, 7 wait timed out, 8 waited for a job that ended badly,
-  9 proved nothing, 130 interrupted.")]
+  130 interrupted.")]
 struct Cli {
     #[command(flatten)]
     reach: connect::Reach,
@@ -53,8 +54,21 @@ struct Cli {
     #[arg(short, long, global = true, action = clap::ArgAction::HelpShort, help_heading = "Global options")]
     help: Option<bool>,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
+
+/// What somebody sees who types `windlass` and nothing else: the five commands that one needs first, in order.
+const FIRST: &str = "\
+Durable background jobs. To begin with:
+
+  windlass run --demo             see it work: a server with jobs flowing through it
+  windlass run                    a server of your own; jobs live in ./windlass.db
+  windlass worker --exec PROGRAM  run jobs with any program
+  windlass enqueue TYPE           give it a job
+  windlass top                    watch queues, workers and failures live
+
+Then `windlass jobs explain ID` says why a job does not run, and `windlass doctor` what is wrong.
+All commands: windlass --help";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -91,11 +105,6 @@ enum Command {
     Token(token::Command),
     /// Watch queues, workers and failures live
     Top(top::Arguments),
-    /// Kill and disturb everything around a store, and check that it keeps its promises
-    Torture(torture::Arguments),
-    /// One process of a torture run
-    #[command(hide = true)]
-    TortureProcess,
     /// Print the version
     Version,
     /// Run jobs with any program or URL
@@ -135,7 +144,11 @@ pub fn check(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<(), 
 
 async fn run(cli: Cli) -> anyhow::Result<()> {
     let reach = &cli.reach;
-    match cli.command {
+    let Some(asked) = cli.command else {
+        use std::io::Write;
+        return Ok(writeln!(std::io::stdout(), "{FIRST}")?);
+    };
+    match asked {
         Command::Bench(arguments) => bench::run(arguments).await,
         Command::Completions(arguments) => completions::run(&arguments, command()),
         Command::Dlq(arguments) => dlq::run(reach, arguments).await,
@@ -155,8 +168,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Run(arguments) => run::run(reach, arguments).await,
         Command::Token(command) => token::run(command),
         Command::Worker(arguments) => worker::run(reach, arguments).await,
-        Command::Torture(arguments) => torture::run(reach, arguments).await,
-        Command::TortureProcess => crate::torture::process::main().await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));
             Ok(())

@@ -18,7 +18,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// A duration, or `none`.
 pub(crate) fn limit(text: &str) -> Result<Limit, String> {
     match text {
-        "none" => Ok(Limit(None)),
+        "none" | "forever" => Ok(Limit(None)),
         _ => duration(text).map(|duration| Limit(Some(duration))),
     }
 }

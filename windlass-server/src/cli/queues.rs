@@ -76,8 +76,14 @@ async fn find(session: &Session, queue: &QueueName) -> anyhow::Result<QueueRecor
 
 async fn set_paused(session: &Session, queues: &[QueueName], paused: bool) -> anyhow::Result<()> {
     for queue in queues {
+        let known = find(session, queue).await.is_ok();
         session.store().set_paused(queue, paused, user().as_deref()).await?;
-        say(format!("queue {queue} is {}", if paused { "paused" } else { "open" }));
+        let word = if paused { "paused" } else { "open" };
+        match known {
+            true => say(format!("queue {queue} is {word}")),
+            // It may be meant, before the first job comes; it may as well be a slip of the finger.
+            false => say(format!("no job was ever in a queue {queue}; it is {word} from now on")),
+        }
         if !session.out.is_table() {
             session.out.one(&find(session, queue).await?)?;
         }

@@ -95,7 +95,7 @@ pub(crate) fn note(job: &JobRecord, wide: bool, now: Timestamp) -> String {
 pub(crate) fn failure(failure: Option<&job::FailureRecord>, whole: bool) -> String {
     let Some(failure) = failure else { return String::new() };
     let code = failure.code.as_deref().unwrap_or(failure.category.as_str());
-    let text = format!("{code}: {}", clean(&failure.message));
+    let text = format!("{}: {}", clean(code), clean(&failure.message));
     if whole { text } else { cut(&text, MESSAGE_CHARS) }
 }
 
@@ -157,9 +157,9 @@ pub(crate) fn reason_name(kind: job::ReasonKind) -> &'static str {
 
 impl Row for AttemptRecord {
     fn headings(wide: bool) -> Vec<&'static str> {
-        let mut headings = vec!["ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "FAILURE"];
+        let mut headings = vec!["GENERATION", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "FAILURE"];
         if wide {
-            headings.splice(5..5, ["ENDED", "GENERATION", "LEASE", "ID"]);
+            headings.splice(6..6, ["ENDED", "LEASE", "ID"]);
         }
         headings
     }
@@ -167,6 +167,7 @@ impl Row for AttemptRecord {
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<Cell> {
         let took = self.ended_at.unwrap_or(now).since(self.started_at);
         let mut cells = vec![
+            Cell::new(self.generation.to_string()),
             Cell::new(self.number.to_string()),
             Cell::new(self.outcome.map_or("running", job::Outcome::as_str)),
             time(Some(self.started_at), wide, now),
@@ -176,7 +177,6 @@ impl Row for AttemptRecord {
         if wide {
             cells.extend([
                 time(self.ended_at, wide, now),
-                Cell::new(self.generation.to_string()),
                 Cell::new(self.lease_version.to_string()),
                 Cell::new(self.id.to_string()),
             ]);
@@ -306,10 +306,10 @@ impl Row for WorkerRecord {
 /// The state of a workflow in a word.
 pub(crate) fn workflow_state(state: WorkflowState) -> &'static str {
     match state {
-        WorkflowState::Running => "running",
-        WorkflowState::Completed => "completed",
-        WorkflowState::Failed => "failed",
-        WorkflowState::Cancelled => "cancelled",
+        WorkflowState::Running => "RUNNING",
+        WorkflowState::Completed => "COMPLETED",
+        WorkflowState::Failed => "FAILED",
+        WorkflowState::Cancelled => "CANCELLED",
     }
 }
 
@@ -389,7 +389,7 @@ impl Row for ScheduleRecord {
     fn headings(wide: bool) -> Vec<&'static str> {
         let mut headings = vec!["NAME", "STATUS", "WHEN", "TYPE", "NEXT", "LAST", "FIRED"];
         if wide {
-            headings.extend(["QUEUE", "VERSION", "LAST JOB"]);
+            headings.extend(["QUEUE", "VERSION", "LAST JOB", "LAST ERROR"]);
         }
         headings
     }
@@ -398,7 +398,11 @@ impl Row for ScheduleRecord {
         let next = self.next_at.filter(|_| !self.paused);
         let mut cells = vec![
             Cell::new(&self.spec.name),
-            Cell::new(if self.paused { "paused" } else { "active" }),
+            Cell::new(match &self.last_error {
+                _ if self.paused => "paused",
+                Some(_) => "refused",
+                None => "active",
+            }),
             Cell::new(timing(&self.spec.timing)),
             Cell::new(self.spec.job.job_type.as_str()),
             time(next, wide, now),
@@ -410,6 +414,7 @@ impl Row for ScheduleRecord {
                 Cell::new(self.spec.job.queue.as_str()),
                 Cell::new(self.version.to_string()),
                 or_dash(self.last_job.map(|id| id.to_string())),
+                or_dash(self.last_error.as_ref().map(|error| clean(&error.message))),
             ]);
         }
         cells
@@ -421,5 +426,26 @@ impl Row for ScheduleRecord {
 
     fn wire(&self) -> impl Serialize {
         wire::Schedule::from(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// M14: what a worker sends as a code must not speak to the operator's terminal.
+    #[test]
+    fn m14_a_failures_code_is_cleaned() {
+        let failure = job::FailureRecord {
+            category: windlass::Category::Permanent,
+            code: Some("\u{1b}]0;PWNED\u{7}\u{1b}[2J".to_owned()),
+            message: "m".to_owned(),
+            causes: Vec::new(),
+            at: windlass::Timestamp::EPOCH,
+        };
+        for whole in [true, false] {
+            let text = super::failure(Some(&failure), whole);
+            assert!(!text.chars().any(char::is_control), "{text:?}");
+        }
     }
 }

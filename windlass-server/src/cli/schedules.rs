@@ -103,7 +103,7 @@ impl TimingArgs {
             (None, Some(every), _) => Ok(Timing::Every { every, anchor: self.anchor.unwrap_or(Timestamp::EPOCH) }),
             (None, None, Some(after)) => Ok(Timing::Delay { after }),
             (None, None, None) => {
-                Err(End::usage("it is not said when it fires").advise("name --cron, --every or --delay").into())
+                Err(End::usage("no rhythm was named").advise("name --cron, --every or --delay").into())
             }
         }
     }

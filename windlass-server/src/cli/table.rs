@@ -152,6 +152,12 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     if passed < NOW { "now".to_owned() } else { format!("{} ago", span(passed)) }
 }
 
+/// A moment without what people do not read: `2026-11-01T12:00:00Z`.
+pub(crate) fn to_the_second(at: Timestamp) -> String {
+    let text = at.to_string();
+    text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
 /// A moment both ways: `3m ago (2026-11-01T12:00:00.000000Z)`.
 pub(crate) fn both(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({at})", relative(at, now))
@@ -189,5 +195,6 @@ mod tests {
             [-100_000, -7200, -61, 0, 30, 200_000].map(|s| relative(Timestamp::from_seconds(1_000_000 + s), now));
         assert_eq!(seen, ["1d ago", "2h ago", "1m ago", "now", "in 30s", "in 2d"]);
         assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(to_the_second(now), "1970-01-12T13:46:40Z");
     }
 }

@@ -1,10 +1,14 @@
 //! `windlass token`: what goes into the configuration of a server, and what goes to its owner.
 
-use anyhow::ensure;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
+use windlass::{JobType, QueueName};
 
 use crate::api::roles::Role;
-use crate::serve::config::token_lines;
+use crate::serve::Bounds;
+use crate::serve::config::{duration, token_lines};
 use crate::serve::guard::new_token;
 use crate::serve::webhook::Secret;
 
@@ -18,12 +22,29 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// What it allows: read, produce, work, operate or admin
+    /// What it allows: read, submit, produce, work, operate or admin
     #[arg(long)]
     role: Role,
     /// Who it is for, as in logs and in the record of acts
     #[arg(long)]
     name: Option<String>,
+    /// Only jobs of this queue; may be given several times
+    #[arg(long = "queue", value_name = "QUEUE", value_parser = queue)]
+    queues: Vec<QueueName>,
+    /// Only jobs of this type; may be given several times
+    #[arg(long = "type", value_name = "TYPE", value_parser = job_type)]
+    types: Vec<JobType>,
+    /// How long it is valid, such as 90d; for ever unless given
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    expires_in: Option<Duration>,
+}
+
+fn queue(text: &str) -> windlass::Result<QueueName> {
+    QueueName::new(text)
+}
+
+fn job_type(text: &str) -> windlass::Result<JobType> {
+    JobType::new(text)
 }
 
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
@@ -34,10 +55,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
             ensure!(plain, "--name must have 1 to 100 characters and no control characters");
             let (token, hash) = new_token()?;
             println!("{token}\n");
-            println!(
-                "The token stands above, and nowhere else. To make it known, put this into the configuration file:\n"
-            );
-            print!("{}", token_lines(&name, new.role, &hash));
+            println!("This token is shown once. Add this to the server's configuration:\n");
+            let expires = match new.expires_in {
+                Some(time) => Some(jiff::Timestamp::now().checked_add(time).context("--expires-in is too long")?),
+                None => None,
+            };
+            let bounds = Bounds { queues: new.queues, types: new.types };
+            print!("{}", token_lines(&name, new.role, &hash, &bounds, expires));
         }
         Command::Webhook => {
             let secret = Secret::create()?;

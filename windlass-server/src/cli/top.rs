@@ -2,11 +2,12 @@
 //!
 //! Plain ANSI: the alternate screen, one write for each drawing. Where standard output is no terminal, one drawing.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use clap::Args;
 use owo_colors::OwoColorize;
+use tokio_util::sync::CancellationToken;
 use windlass::job::JobRecord;
 use windlass::store::{QueueRecord, Totals, WorkerRecord};
 use windlass::{State, Timestamp};
@@ -30,7 +31,7 @@ const END: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 /// What `windlass top` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Ctrl-C leaves. Without a terminal it prints once.
+q, Esc or Ctrl-C leaves. Without a terminal it prints once.
 Examples:
   windlass top
   windlass top --every 5s")]
@@ -80,13 +81,20 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     }
     let interrupt = Interrupt::listen();
     let every = arguments.every.max(Duration::from_millis(100));
+    let keys = Keys::listen();
     screen(BEGIN)?;
-    let ended = live(&session, first, every, &interrupt).await;
+    let ended = live(&session, first, every, &interrupt, &keys).await;
     screen(END)?;
     ended
 }
 
-async fn live(session: &Session, first: Snapshot, every: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
+async fn live(
+    session: &Session,
+    first: Snapshot,
+    every: Duration,
+    interrupt: &Interrupt,
+    keys: &Keys,
+) -> anyhow::Result<()> {
     let (mut last, mut problem) = (first, None);
     let mut drawn = drawing(&session.out, None, &last);
     loop {
@@ -94,10 +102,11 @@ async fn live(session: &Session, first: Snapshot, every: Duration, interrupt: &I
         if let Some(problem) = &problem {
             text.push_str(&format!("\n{problem}\n"));
         }
-        screen(&placed(&text))?;
+        screen(&placed(&text, height()))?;
         tokio::select! {
             () = tokio::time::sleep(every) => {}
             () = interrupt.asked() => return Ok(()),
+            () = keys.asked_to_leave() => return Ok(()),
         }
         match Snapshot::take(session).await {
             Ok(next) => {
@@ -110,11 +119,68 @@ async fn live(session: &Session, first: Snapshot, every: Duration, interrupt: &I
 }
 
 /// Lines put at their places, each clearing what was there before, and the rest cleared: no flicker, and nothing that
-/// is too long or too much for the screen scrolls it.
-fn placed(text: &str) -> String {
-    let lines = text.lines().enumerate();
+/// is too long for the screen scrolls it. Lines beyond the height are left out: a terminal would put each of them on its
+/// last line.
+fn placed(text: &str, height: usize) -> String {
+    let all = text.lines().count();
+    let shown = if all <= height { all } else { height.saturating_sub(1) };
+    let left_out = (all > shown).then(|| format!("{} more lines; a taller window shows them", all - shown));
+    let lines = text.lines().take(shown).map(str::to_owned).chain(left_out).take(height).enumerate();
     let lines = lines.map(|(place, line)| format!("\u{1b}[{};1H{line}\u{1b}[K", place + 1));
     lines.collect::<String>() + "\u{1b}[J"
+}
+
+/// How many lines the terminal has.
+fn height() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.ok().map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0).unwrap_or(usize::MAX)
+}
+
+/// Keys, read as they are pressed and not shown. Dropping it gives the terminal back as it was.
+struct Keys {
+    before: Option<rustix::termios::Termios>,
+    leave: CancellationToken,
+}
+
+impl Keys {
+    fn listen() -> Self {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let leave = CancellationToken::new();
+        let before = tcgetattr(std::io::stdin()).ok();
+        let Some(mut quiet) = before.clone() else { return Keys { before, leave } };
+        quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        if tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet).is_err() {
+            return Keys { before: None, leave };
+        }
+        let pressed = leave.clone();
+        // Reading cannot be given up, so the thread ends with the process.
+        std::thread::spawn(move || {
+            let mut keys = [0; 16];
+            while let Ok(read @ 1..) = std::io::stdin().lock().read(&mut keys) {
+                if leaves(&keys[..read]) {
+                    return pressed.cancel();
+                }
+            }
+        });
+        Keys { before, leave }
+    }
+
+    async fn asked_to_leave(&self) {
+        self.leave.cancelled().await;
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = rustix::termios::tcsetattr(std::io::stdin(), rustix::termios::OptionalActions::Now, before);
+        }
+    }
+}
+
+/// Whether keys that came together ask to leave: q, or Esc alone, which also begins what arrows send.
+fn leaves(keys: &[u8]) -> bool {
+    matches!(keys, [b'q' | b'Q', ..] | [0x1b])
 }
 
 fn screen(text: &str) -> std::io::Result<()> {
@@ -148,7 +214,8 @@ fn uncoloured(text: &str) -> String {
 fn drawing(out: &Out, last: Option<&Snapshot>, next: &Snapshot) -> String {
     let of = |state: State| next.totals.states[usize::from(state.number())];
     let waiting = of(State::Pending) + of(State::Delayed) + of(State::Retrying);
-    let mut text = format!("{}  {}\n", "windlass top".bold(), next.now);
+    let now = table::to_the_second(next.now);
+    let mut text = format!("{}  {now}\n", "windlass top".bold());
     text.push_str(&format!(
         "ready {}   running {}   later {}   completed {}   dead {}\n",
         number(of(State::Scheduled)),
@@ -193,7 +260,24 @@ mod tests {
 
     #[test]
     fn lines_are_put_at_their_places() {
-        assert_eq!(placed("a\nb\n"), "\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1Hb\u{1b}[K\u{1b}[J");
+        assert_eq!(placed("a\nb\n", 24), "\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1Hb\u{1b}[K\u{1b}[J");
+    }
+
+    #[test]
+    fn no_line_is_put_below_the_screen() {
+        let text: String = (1..=30).map(|line| format!("line {line}\n")).collect();
+        for height in [1, 2, 15, 30, 40] {
+            let drawn = placed(&text, height);
+            let below = (height + 1..=60).find(|row| drawn.contains(&format!("\u{1b}[{row};1H")));
+            assert_eq!(below, None, "{height} rows");
+            assert_eq!(drawn.contains("more lines"), height < 30, "{height} rows");
+        }
+    }
+
+    #[test]
+    fn q_and_escape_leave_and_arrows_do_not() {
+        assert!(leaves(b"q") && leaves(b"Q") && leaves(b"\x1b"));
+        assert!(!leaves(b"\x1b[A") && !leaves(b"x") && !leaves(b""));
     }
 
     #[test]

@@ -8,12 +8,15 @@ use windlass::{JobId, State};
 
 use super::connect::Session;
 use super::exit::{End, Exit};
-use super::output::Format;
+use super::jobs::first_reason;
+use super::output::{Format, say};
 use super::rows;
 use super::table::span;
 
 /// How often the line on the terminal tells anew where a job stands.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// After so many of these a job that has not started probably waits for something: it is said what.
+const PATIENCE: u32 = 2;
 
 /// Waits until all these jobs have ended, no longer than `limit`; gives them in order.
 pub(crate) async fn until_ended(
@@ -52,7 +55,7 @@ async fn one(
 ) -> windlass::Result<Option<JobRecord>> {
     let wait = session.client.wait(id);
     tokio::pin!(wait);
-    loop {
+    for told in 1u32.. {
         let next = tokio::time::Instant::now() + TOLD_EVERY;
         let until = deadline.map_or(next, |deadline| deadline.min(next));
         if let Ok(job) = tokio::time::timeout_at(until, &mut wait).await {
@@ -61,6 +64,11 @@ async fn one(
         if deadline.is_some_and(|deadline| tokio::time::Instant::now() >= deadline) {
             return Ok(None);
         }
+        if told == PATIENCE
+            && let Some(reason) = first_reason(session, id).await
+        {
+            spinner.suspend(|| say(reason));
+        }
         if !spinner.is_hidden()
             && let Some(job) = session.client.find(id).await?
         {
@@ -68,6 +76,7 @@ async fn one(
             spinner.set_message(format!("job {id} is {} {}", job.state, rows::note(&job, false, now)));
         }
     }
+    Ok(None)
 }
 
 async fn timed_out(session: &Session, id: JobId, limit: Duration) -> anyhow::Error {

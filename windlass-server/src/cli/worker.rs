@@ -1,14 +1,16 @@
 //! `windlass worker`: any program or URL as a handler.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 
 use super::connect::Reach;
-use super::output::OutputArgs;
-use crate::exec::{self, Post, Program, Runner, Settings};
+use super::output::{OutputArgs, say};
+use super::run::webhook_secrets;
+use crate::exec::{self, Environment, Post, Program, Runner, Settings};
 use crate::serve::config::{duration, retention_in};
 use crate::serve::logs::{self, Format, Level};
 use crate::serve::signals::Signals;
@@ -26,9 +28,18 @@ pub(crate) struct Arguments {
     /// Let the shell read the program: pipes, variables, several commands
     #[arg(long, requires = "exec")]
     shell: bool,
-    /// A header to send along, as NAME: VALUE
+    /// A header to send along, as NAME: VALUE, or @FILE for the lines of a file, which others on the machine cannot see
     #[arg(long, requires = "url", value_name = "HEADER")]
     header: Vec<String>,
+    /// Sign each call as webhooks are, with WINDLASS_WEBHOOK_SECRETS
+    #[arg(long, requires = "url")]
+    sign: bool,
+    /// Give programs a clean environment: PATH, HOME, LANG and the like, and what --env names
+    #[arg(long, requires = "exec")]
+    clean_env: bool,
+    /// Pass this variable on to programs; WINDLASS_TOKEN, WINDLASS_STORE and the like are not unless named
+    #[arg(long, requires = "exec", value_name = "NAME")]
+    env: Vec<String>,
     /// A queue to serve, and how many of its jobs at once
     #[arg(long, value_name = "QUEUE[=N]", default_value = "default")]
     queue: Vec<String>,
@@ -41,6 +52,12 @@ pub(crate) struct Arguments {
     /// How long a lease holds without a heartbeat [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     lease: Option<Duration>,
+    /// How often leases are kept alive [default: a third of the lease]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    heartbeat: Option<Duration>,
+    /// Leases of 30s, renewed every 10s: fewer writes, slower recovery from a worker that died
+    #[arg(long, conflicts_with_all = ["lease", "heartbeat"])]
+    steady: bool,
     /// How long jobs may take to finish at shutdown
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "25s")]
     grace: Duration,
@@ -66,27 +83,60 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     let session = reach.open_or_make(&OutputArgs { output: Default::default() }).await?;
     // A server does the upkeep of its store, and a worker's token does not allow it.
     settings.upkeep = session.place.store_url().is_some();
+    if std::io::stderr().is_terminal() {
+        say(serving(&settings, &session.place.shown()));
+    }
     let ran = exec::run(&session.client, runner, settings, signals).await;
     traces.finish().await;
     if ran? { Ok(()) } else { std::process::exit(130) }
 }
 
+/// What a worker on a terminal says of itself; otherwise it would seem to do nothing.
+fn serving(settings: &Settings, place: &str) -> String {
+    let queues: Vec<_> = settings.queues.iter().map(|(queue, slots)| format!("{queue} ({slots})")).collect();
+    let types = if settings.types.is_empty() { "every type".to_owned() } else { settings.types.join(", ") };
+    format!("serving {}, {types}, of {place}; Ctrl-C stops", queues.join(", "))
+}
+
 fn runner(arguments: &Arguments) -> anyhow::Result<Runner> {
     let words = arguments.arguments.clone();
+    let environment = Environment { clean: arguments.clean_env, passed: arguments.env.clone() };
     match (&arguments.exec, &arguments.url) {
         (Some(command), _) if arguments.shell => {
-            Ok(Runner::Program(Program::shell(command, words, arguments.kill_after)))
+            let program = Program::shell(command, words, arguments.kill_after);
+            Ok(Runner::Program(program.environment(environment)))
         }
         (Some(program), _) => {
             if !exec::exists(program) {
                 let program = program.to_string_lossy();
                 bail!("there is no program {program:?}; its arguments go after --, and --shell lets the shell read it");
             }
-            Ok(Runner::Program(Program::new(program, words, arguments.kill_after)))
+            let program = Program::new(program, words, arguments.kill_after);
+            Ok(Runner::Program(program.environment(environment)))
         }
-        (None, Some(url)) => Ok(Runner::Post(Post::new(url, &arguments.header)?)),
+        (None, Some(url)) => {
+            let secrets = if arguments.sign { webhook_secrets()? } else { Vec::new() };
+            if arguments.sign && secrets.is_empty() {
+                bail!("--sign needs a secret in WINDLASS_WEBHOOK_SECRETS; `windlass token webhook` makes one");
+            }
+            Ok(Runner::Post(Post::new(url, &headers(&arguments.header)?)?.signed(secrets)))
+        }
         (None, None) => bail!("either --exec or --url is needed"),
     }
+}
+
+/// The headers as they were typed, and those in files: `ps` shows every argument to everybody.
+fn headers(given: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut all = Vec::new();
+    for header in given {
+        let Some(path) = header.strip_prefix('@') else {
+            all.push(header.clone());
+            continue;
+        };
+        let text = std::fs::read_to_string(path).with_context(|| format!("--header: cannot read {path}"))?;
+        all.extend(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
+    }
+    Ok(all)
 }
 
 fn settings(arguments: &Arguments, reach: &Reach) -> anyhow::Result<Settings> {
@@ -105,6 +155,8 @@ fn settings(arguments: &Arguments, reach: &Reach) -> anyhow::Result<Settings> {
         types: arguments.types.clone(),
         concurrency: arguments.concurrency,
         lease: arguments.lease,
+        heartbeat: arguments.heartbeat,
+        steady: arguments.steady,
         grace: arguments.grace,
         retention: retention_in(reach.config().as_deref())?,
         upkeep: true,

@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the workers that were heard of in the last 30 seconds
+    /// List the workers seen in the last 30 seconds
     #[command(after_help = "Example:\n  windlass workers list -o wide")]
     List,
 }
@@ -26,7 +26,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     match arguments.command {
         Command::List => {
             let nothing =
-                "no worker was heard of in the last 30 seconds; start one with `windlass worker`, or your program";
+                "no worker was seen in the last 30 seconds; start one with `windlass worker`, or your program";
             session.out.all(&session.client.workers().await?, nothing)
         }
     }

@@ -8,6 +8,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 use tokio::sync::watch;
 
+use super::leftover;
+
 /// Counts the process groups that have not ended, for whoever must not leave before they have.
 #[derive(Clone, Debug)]
 pub(super) struct Count(Arc<watch::Sender<usize>>);
@@ -45,6 +47,8 @@ pub(super) struct Group {
     child: Option<Child>,
     leader: Option<Pid>,
     grace: Duration,
+    /// The attempt in the environment of its processes, by which those are found that left the group.
+    attempt: String,
     /// Whether it was asked to end: once is enough, and a second time may hit what it does about the first.
     told: bool,
     counted: Option<One>,
@@ -52,9 +56,9 @@ pub(super) struct Group {
 
 impl Group {
     /// Takes charge of a process that was started as the leader of its own group.
-    pub(super) fn new(child: Child, grace: Duration, count: &Count) -> Self {
+    pub(super) fn new(child: Child, grace: Duration, count: &Count, attempt: String) -> Self {
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Group { child: Some(child), leader, grace, told: false, counted: Some(count.one()) }
+        Group { child: Some(child), leader, grace, attempt, told: false, counted: Some(count.one()) }
     }
 
     /// Waits for the leader to end.
@@ -70,13 +74,19 @@ impl Group {
         status
     }
 
+    /// Kills what the leader, which has failed, left running in its group and elsewhere.
+    pub(super) fn kill(&self) {
+        signal(self.leader, Signal::KILL);
+        kill_strays(&self.attempt);
+    }
+
     /// Asks the group to end, makes it after the grace, and waits until it has.
     ///
     /// Given up half-way, the rest is done in the background.
     pub(super) async fn end(mut self) {
         self.tell();
         if let Some(child) = &mut self.child {
-            end(child, self.leader, self.grace).await;
+            end(child, self.leader, self.grace, &self.attempt).await;
             self.child = None;
         }
     }
@@ -94,10 +104,11 @@ impl Drop for Group {
         self.tell();
         let Some(mut child) = self.child.take() else { return };
         let (leader, grace, counted) = (self.leader, self.grace, self.counted.take());
+        let attempt = std::mem::take(&mut self.attempt);
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
                 runtime.spawn(async move {
-                    end(&mut child, leader, grace).await;
+                    end(&mut child, leader, grace, &attempt).await;
                     drop(counted);
                 });
             }
@@ -107,11 +118,20 @@ impl Drop for Group {
 }
 
 /// Waits for a group that was asked to end, and makes it after the grace.
-async fn end(child: &mut Child, leader: Option<Pid>, grace: Duration) {
+async fn end(child: &mut Child, leader: Option<Pid>, grace: Duration, attempt: &str) {
     let _ = tokio::time::timeout(grace, child.wait()).await;
     // The leader may be gone and others of the group not; if all are, nobody is hit.
     signal(leader, Signal::KILL);
     let _ = child.wait().await;
+    kill_strays(attempt);
+}
+
+/// Kills the processes of an attempt that have left its group.
+fn kill_strays(attempt: &str) {
+    let killed = leftover::kill("WINDLASS_JOB_ATTEMPT_ID", attempt);
+    if killed > 0 {
+        tracing::info!(attempt, killed, "killed what an attempt had left running");
+    }
 }
 
 fn signal(leader: Option<Pid>, signal: Signal) {

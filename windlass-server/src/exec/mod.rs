@@ -3,17 +3,21 @@
 //! The library's worker does the work: claims, heartbeats, settlements, shutdown. Here is only its handler, which
 //! starts a process (`program.rs`) or sends a POST (`post.rs`) for each attempt.
 
+mod environment;
 mod group;
+mod leftover;
 mod pipes;
 mod post;
 mod program;
 
 use std::time::Duration;
 
+use windlass::job::TraceContext;
 use windlass::store::Retention;
 use windlass::worker::HandlerResult;
-use windlass::{Client, Context, Payload, TraceContext, Worker};
+use windlass::{Client, Context, Payload, Worker};
 
+pub use self::environment::Environment;
 pub use self::post::Post;
 pub use self::program::Program;
 use crate::serve::signals::Signals;
@@ -39,6 +43,10 @@ pub struct Settings {
     pub concurrency: usize,
     /// How long a lease holds without a heartbeat.
     pub lease: Option<Duration>,
+    /// How often leases are kept alive; a third of the lease time unless set.
+    pub heartbeat: Option<Duration>,
+    /// Whether leases are those of the preset `steady`.
+    pub steady: bool,
     /// How long jobs may take to finish at shutdown.
     pub grace: Duration,
     /// How long this worker's upkeep keeps ended jobs.
@@ -58,14 +66,14 @@ pub async fn run(client: &Client, runner: Runner, settings: Settings, mut signal
     let running = worker(client, runner, &settings).start().await?;
     tracing::info!(worker = %running.id(), queues = ?settings.queues, "started");
     let stop = running.stop_handle();
-    signals.next().await;
+    signals.next_or_hangup().await;
     tracing::info!(running = running.busy(), "stopping");
     stop.gracefully();
     let mut ended = std::pin::pin!(running.ended());
     let (stopped, in_order) = tokio::select! {
         biased;
         stopped = &mut ended => (stopped, true),
-        () = signals.next() => {
+        () = signals.next_or_hangup() => {
             stop.abort();
             (ended.await, false)
         }
@@ -84,8 +92,14 @@ fn worker(client: &Client, runner: Runner, settings: &Settings) -> Worker<Runner
     for (queue, slots) in &settings.queues {
         worker = worker.queue(queue, *slots);
     }
+    if settings.steady {
+        worker = worker.steady();
+    }
     if let Some(lease) = settings.lease {
         worker = worker.lease_time(lease);
+    }
+    if let Some(heartbeat) = settings.heartbeat {
+        worker = worker.heartbeat_interval(heartbeat);
     }
     if !settings.upkeep {
         worker = worker.without_upkeep();
@@ -117,9 +131,10 @@ fn described(payload: &Payload, cx: &Context<Runner>) -> Vec<(&'static str, Stri
     ];
     let key = cx.idempotency_key().map(|key| ("idempotency_key", key.to_owned()));
     let correlation = job.spec.options.correlation_id.clone().map(|id| ("correlation_id", id));
+    let previous = cx.previous_attempt_id().map(|id| ("previous_attempt_id", id.to_string()));
     // What goes into an environment or a header holds no control characters.
     let plain = |text: &str| !text.chars().any(char::is_control);
-    about.extend([key, correlation].into_iter().flatten().filter(|(_, value)| plain(value)));
+    about.extend([key, correlation, previous].into_iter().flatten().filter(|(_, value)| plain(value)));
     about
 }
 

@@ -9,6 +9,7 @@ use windlass::worker::HandlerResult;
 use windlass::{Category, Context, Failure, Payload};
 
 use crate::outgoing;
+use crate::serve::webhook::{Secret, signatures};
 
 /// The longest call where the job itself has no limit: its lifetime ends it then.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -20,6 +21,7 @@ const MESSAGE_BYTES_MAX: usize = 2048;
 pub struct Post {
     http: reqwest::Client,
     url: Url,
+    secrets: Vec<Secret>,
 }
 
 impl Post {
@@ -37,7 +39,14 @@ impl Post {
             own.append(name, value);
         }
         let http = outgoing::client(TIMEOUT_MAX).default_headers(own).build().context("cannot make calls")?;
-        Ok(Post { http, url })
+        Ok(Post { http, url, secrets: Vec::new() })
+    }
+
+    /// Signs each call with these, newest first, as webhooks are; none for no signature.
+    #[must_use]
+    pub fn signed(mut self, secrets: Vec<Secret>) -> Self {
+        self.secrets = secrets;
+        self
     }
 
     pub(super) async fn run(&self, payload: Payload, cx: Context<super::Runner>) -> HandlerResult {
@@ -50,6 +59,13 @@ impl Post {
             if let Some(state) = trace.state {
                 request = request.header("tracestate", state);
             }
+        }
+        if !self.secrets.is_empty() {
+            // Each attempt is a message of its own: what answered the last one is answered anew.
+            let (id, timestamp) = (format!("msg_{}", cx.attempt_id()), jiff::Timestamp::now().as_second());
+            let signature = signatures(&self.secrets, &id, timestamp, payload.as_bytes());
+            request = request.header("webhook-id", id).header("webhook-timestamp", timestamp.to_string());
+            request = request.header("webhook-signature", signature);
         }
         let request = request.timeout(cx.remaining().unwrap_or(TIMEOUT_MAX)).body(payload.as_bytes().clone());
         let limit = cx.client().limits_in_force().payload_bytes();

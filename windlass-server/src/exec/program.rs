@@ -9,7 +9,9 @@ use tokio::process::Command;
 use windlass::worker::HandlerResult;
 use windlass::{Context, Failure, Payload};
 
+use super::environment::Environment;
 use super::group::{Count, Group};
+use super::leftover;
 use super::pipes::{self, Keep, Kept, Output};
 
 /// `EX_DATAERR`: the job can never succeed.
@@ -23,13 +25,22 @@ pub struct Program {
     program: OsString,
     arguments: Vec<OsString>,
     kill_after: Duration,
+    environment: Environment,
     count: Count,
 }
 
 impl Program {
     /// A program and its arguments, as they are: no shell looks at them.
     pub fn new(program: impl Into<OsString>, arguments: Vec<OsString>, kill_after: Duration) -> Self {
-        Program { program: program.into(), arguments, kill_after, count: Count::new() }
+        let environment = Environment::default();
+        Program { program: program.into(), arguments, kill_after, environment, count: Count::new() }
+    }
+
+    /// Sets what of this process's environment it sees.
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
     }
 
     /// A command for the shell.
@@ -44,14 +55,26 @@ impl Program {
         self.count.clone()
     }
 
+    /// Runs an attempt, and nothing of an earlier one beside it.
     pub(super) async fn run(&self, payload: Payload, cx: Context<super::Runner>) -> HandlerResult {
+        if cx.job().lease_version > 1 {
+            // The worker that ran it before may have been killed, and its program still be at work.
+            let killed = leftover::kill("WINDLASS_JOB_ID", &cx.id().to_string());
+            if killed > 0 {
+                tracing::warn!(job = %cx.id(), killed, "killed what an earlier attempt had left running");
+            }
+        }
+        self.run_alone(payload, cx).await
+    }
+
+    async fn run_alone(&self, payload: Payload, cx: Context<super::Runner>) -> HandlerResult {
         let spawned = self.command(&payload, &cx).spawn();
         let mut child = spawned.map_err(|error| {
             let program = self.program.to_string_lossy();
             Failure::temporary(format!("cannot start {program:?}: {error}")).with_code("not_started")
         })?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let mut group = Group::new(child, self.kill_after, &self.count);
+        let mut group = Group::new(child, self.kill_after, &self.count, cx.attempt_id().to_string());
         let limit = cx.client().limits_in_force().payload_bytes();
         if let Some(stdin) = stdin {
             pipes::write(stdin, payload.as_bytes().clone());
@@ -68,6 +91,10 @@ impl Program {
             }
         };
         let status = ended.map_err(|error| Failure::temporary(format!("cannot wait for the process: {error}")))?;
+        if !status.success() {
+            // What a success left running on purpose is its own business.
+            group.kill();
+        }
         let (out, said) = tokio::join!(stdout.kept(), stderr.kept());
         if out.cut {
             let _ = cx.log(format!("standard output had more than {limit} bytes and was not kept")).await;
@@ -77,6 +104,7 @@ impl Program {
 
     fn command(&self, payload: &Payload, cx: &Context<super::Runner>) -> Command {
         let mut command = Command::new(&self.program);
+        self.environment.apply(&mut command);
         command
             .args(&self.arguments)
             .stdin(Stdio::piped())

@@ -6,7 +6,13 @@ use serde::de::DeserializeOwned;
 use windlass::{Error, Result};
 
 use super::{ANSWER_TIMEOUT, HttpStore};
+use crate::outgoing;
 use crate::wire::Problem;
+
+/// The largest answer that is read: a claim or a page of large payloads, and room. A server that sends more is none.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// The largest refusal that is read.
+const PROBLEM_BYTES_MAX: usize = 1 << 20;
 
 /// A request that is being put together.
 #[derive(Debug)]
@@ -86,7 +92,15 @@ impl Call<'_> {
     pub(super) async fn answer<T: DeserializeOwned>(self) -> Result<T> {
         let (attempted, writes) = (self.attempted, self.writes);
         let response = self.send().await?;
-        let bytes = response.bytes().await.map_err(|error| lost(attempted, writes, error))?;
+        let told = response.content_length().unwrap_or_default();
+        let read = match told > ANSWER_BYTES_MAX as u64 {
+            true => Ok((Vec::new(), true)),
+            false => outgoing::read(response, ANSWER_BYTES_MAX).await,
+        };
+        let (bytes, cut) = read.map_err(|error| lost(attempted, writes, error))?;
+        if cut {
+            return Err(Error::store(attempted, "the answer is larger than any that a server gives"));
+        }
         serde_json::from_slice(&bytes).map_err(|error| Error::store(attempted, error))
     }
 
@@ -136,7 +150,7 @@ pub(super) fn lost(attempted: &str, writes: bool, error: reqwest::Error) -> Erro
 /// The error that an answer stands for.
 pub(super) async fn refused(attempted: &str, writes: bool, response: Response) -> Error {
     let status = response.status().as_u16();
-    let body = response.bytes().await.unwrap_or_default();
+    let (body, _) = outgoing::read(response, PROBLEM_BYTES_MAX).await.unwrap_or_default();
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) => problem.into_error(attempted),
         // Not from Windlass: a proxy, or another server altogether.

@@ -65,6 +65,18 @@ impl HttpStore {
         self
     }
 
+    /// The policies of the server, which jobs that are checked here must be checked under; none of a server that knows no such
+    /// thing.
+    pub async fn policies(&self) -> Result<windlass::Policies> {
+        let told: Result<crate::wire::Policies> = self.get("read the policies", &["policies"]).answer().await;
+        match told {
+            Ok(policies) => policies.check(),
+            // An older server has no such route.
+            Err(Error::NotFound { .. } | Error::InvalidArgument { .. }) => Ok(windlass::Policies::default()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The server's URL, without a token.
     pub fn url(&self) -> &str {
         self.inner.base.as_str()

@@ -1,22 +1,21 @@
 //! The store's methods, each a request.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::Method;
 use tokio::sync::broadcast;
+use windlass::job::{AttemptRecord, Explanation, LeaseKey, LogLine, Settlement, Stale};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, CALL_MAX, ClaimRequest, Claimed, Cursor, Extended, Filter, Inserted, JobEvent, ListQuery, Operated,
-    Operation, PAGE_MAX, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Totals, Upkeep,
-    UpkeepReport, Wake, WorkerRecord, WorkerReport,
+    ActRecord, CALL_MAX, ClaimRequest, Claimed, Counted, Cursor, Extended, Filter, Inserted, JobEvent, ListQuery,
+    Operated, Operation, PAGE_MAX, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
+    Totals, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
-use windlass::{
-    AttemptRecord, Error, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Result, Settlement, Stale,
-    Timestamp, WorkflowId,
-};
+use windlass::{Error, JobId, JobRecord, QueueName, Result, Timestamp, WorkflowId};
 
 use super::HttpStore;
 use super::call::Call;
@@ -26,6 +25,8 @@ use crate::wire;
 const FIND_MAX: usize = 1000;
 /// How far the server counts at most.
 const CAP_MAX: u64 = 1_000_000_000;
+/// How many rows the server looks at for it at most.
+const LOOKED_MAX: u64 = 100_000;
 
 #[async_trait]
 impl Store for HttpStore {
@@ -111,16 +112,23 @@ impl Store for HttpStore {
     }
 
     async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        let mut found = Vec::with_capacity(ids.len());
-        for some in ids.chunks(FIND_MAX) {
-            let asked = wire::JobIds { ids: some.to_vec() };
-            let call = self.write("find jobs", Method::POST, &["jobs", "find"]).reading().json(&asked)?;
-            let answer: wire::FoundJobs = call.answer().await?;
-            for job in counted(some.len(), answer.items)? {
-                found.push(job.map(JobRecord::try_from).transpose()?);
+        let mut distinct = HashSet::with_capacity(ids.len());
+        let mut asked: Vec<JobId> = ids.iter().copied().filter(|id| distinct.insert(*id)).collect();
+        let mut found: HashMap<JobId, JobRecord> = HashMap::with_capacity(asked.len());
+        while !asked.is_empty() {
+            let later = asked.split_off(asked.len().min(FIND_MAX));
+            let call = self.write("find jobs", Method::POST, &["jobs", "find"]).reading();
+            let answer: wire::FoundJobs = call.json(&wire::JobIds { ids: asked.clone() })?.answer().await?;
+            // Without this a server that answers for none would be asked for ever.
+            let looked_up = asked.len().saturating_sub(answer.rest.len()).max(1);
+            for job in counted(looked_up, answer.items)?.into_iter().flatten() {
+                let job = JobRecord::try_from(job)?;
+                found.insert(job.id, job);
             }
+            asked = answer.rest;
+            asked.extend(later);
         }
-        Ok(found)
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
@@ -130,13 +138,14 @@ impl Store for HttpStore {
         Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
     }
 
-    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
-        if cap == 0 {
-            return Ok(0);
+    async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
+        if cap == 0 || looked_max == 0 {
+            return Ok(Counted { capped: true, ..Counted::default() });
         }
         let call = filtered(self.get("count jobs", &["jobs", "count"]), filter);
-        let answer: wire::Count = call.param("cap", cap.min(CAP_MAX).to_string()).answer().await?;
-        Ok(answer.count)
+        let call = call.param("cap", cap.min(CAP_MAX).to_string());
+        let answer: wire::Count = call.param("looked", looked_max.min(LOOKED_MAX).to_string()).answer().await?;
+        Ok(Counted { count: answer.count, looked: answer.looked, capped: answer.capped })
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
@@ -194,8 +203,19 @@ impl Store for HttpStore {
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
-        let answer: wire::Queues = self.get("list queues", &["queues"]).answer().await?;
-        answer.items.into_iter().map(QueueRecord::try_from).collect()
+        let mut queues = Vec::new();
+        let mut after = None;
+        loop {
+            let call = paged(self.get("list queues", &["queues"]), after.as_ref(), PAGE_MAX);
+            let page: wire::QueuePage = call.answer().await?;
+            for queue in page.items {
+                queues.push(QueueRecord::try_from(queue)?);
+            }
+            after = page.next_cursor.map(Cursor);
+            if after.is_none() {
+                return Ok(queues);
+            }
+        }
     }
 
     async fn announce(&self, worker: &WorkerReport) -> Result<()> {
@@ -228,10 +248,20 @@ impl Store for HttpStore {
     }
 
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
-        let call = self.get("list schedules", &["schedules"]).maybe("cursor", after);
-        let call = call.param("limit", limit.clamp(1, PAGE_MAX).to_string());
-        let page: wire::SchedulePage = call.answer().await?;
-        page.items.into_iter().map(ScheduleRecord::try_from).collect()
+        let mut schedules = Vec::new();
+        let mut after = after.map(|after| Cursor(after.to_owned()));
+        // The server cuts a page whose payloads are large; this method's answer is short only at the end.
+        loop {
+            let call = paged(self.get("list schedules", &["schedules"]), after.as_ref(), limit - schedules.len());
+            let page: wire::SchedulePage = call.answer().await?;
+            for schedule in page.items {
+                schedules.push(ScheduleRecord::try_from(schedule)?);
+            }
+            after = page.next_cursor.map(Cursor);
+            if after.is_none() || schedules.len() >= limit {
+                return Ok(schedules);
+            }
+        }
     }
 
     async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {

@@ -5,7 +5,7 @@
 //! metrics alone, so that a full server can still say that it is well.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 use super::config::{Limits, Settings};
 use super::guard::Guard;
 use super::metrics;
+use super::tls::Tls;
+use crate::sparing::Sparing;
 
 /// Ports looked at beyond the usual one before giving up.
 const PORTS_TRIED: u16 = 20;
@@ -34,6 +36,8 @@ const RESERVE: usize = 32;
 const CROWDED_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, such as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Says that accepting fails, now and then.
+static FAILED: Sparing = Sparing::new(Duration::from_secs(5));
 
 /// Binds the address, or the next free port where any will do; says whether it had to move.
 pub(super) async fn bind(settings: &Settings) -> anyhow::Result<(TcpListener, bool)> {
@@ -53,6 +57,7 @@ pub(super) async fn bind(settings: &Settings) -> anyhow::Result<(TcpListener, bo
 pub(super) async fn serve(
     listener: TcpListener,
     guard: Arc<Guard>,
+    tls: Option<Arc<Tls>>,
     limits: Limits,
     stopping: CancellationToken,
     cut: CancellationToken,
@@ -65,10 +70,10 @@ pub(super) async fn serve(
             () = stopping.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection; trying again");
+                FAILED.say(|left_out| tracing::warn!(%error, left_out, "cannot accept a connection; trying again"));
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -84,9 +89,20 @@ pub(super) async fn serve(
             },
         };
         let (guard, stopping, cut) = (Arc::clone(&guard), stopping.clone(), cut.clone());
+        let acceptor = tls.as_deref().map(Tls::acceptor);
         tokio::spawn(async move {
             metrics::connections(1.0);
-            connection(stream, guard, limits, crowded, stopping, cut).await;
+            let served = Served { guard, peer: peer.ip(), crowded };
+            let _ = stream.set_nodelay(true);
+            match acceptor {
+                None => connection(stream, served, limits, stopping, cut).await,
+                // Who is slow to greet is treated as who is slow to ask.
+                Some(acceptor) => match tokio::time::timeout(limits.header_timeout, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => connection(stream, served, limits, stopping, cut).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a connection could not be secured"),
+                    Err(_) => metrics::refused("slow head"),
+                },
+            }
             metrics::connections(-1.0);
             drop(permit);
         });
@@ -100,19 +116,26 @@ pub(super) async fn serve(
     }
 }
 
-async fn connection(
-    stream: TcpStream,
+/// Who is served on a connection, and by whom.
+#[derive(Clone)]
+struct Served {
     guard: Arc<Guard>,
-    limits: Limits,
+    peer: IpAddr,
     crowded: bool,
+}
+
+async fn connection<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    stream: S,
+    served: Served,
+    limits: Limits,
     stopping: CancellationToken,
     cut: CancellationToken,
 ) {
-    let _ = stream.set_nodelay(true);
     let io = TokioIo::new(Impatient { stream, after: limits.write_timeout, waiting: None });
+    let crowded = served.crowded;
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let guard = Arc::clone(&guard);
-        async move { Ok::<_, std::convert::Infallible>(guard.answer(request.map(Body::new), crowded).await) }
+        let Served { guard, peer, crowded } = served.clone();
+        async move { Ok::<_, std::convert::Infallible>(guard.answer(request.map(Body::new), peer, crowded).await) }
     });
     let mut builder = http1::Builder::new();
     let patience = if crowded { CROWDED_TIMEOUT } else { limits.header_timeout };
@@ -145,13 +168,13 @@ async fn connection(
 }
 
 /// A connection that ends when its client leaves what it asked for unread for too long.
-struct Impatient {
-    stream: TcpStream,
+struct Impatient<S> {
+    stream: S,
     after: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
+impl<S> Impatient<S> {
     /// Passes on the outcome of a write, unless writes have been waiting for too long.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
@@ -167,13 +190,13 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Impatient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.bounded(cx, outcome)

@@ -1,12 +1,12 @@
 //! What the server says while it runs: to standard error, as text or as one JSON object a line.
 
-use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::traces::Traces;
 
@@ -51,15 +51,15 @@ impl FromStr for Level {
     }
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Info => "info",
-            Level::Debug => "debug",
-            Level::Trace => "trace",
-        })
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Error => LevelFilter::ERROR,
+            Level::Warn => LevelFilter::WARN,
+            Level::Info => LevelFilter::INFO,
+            Level::Debug => LevelFilter::DEBUG,
+            Level::Trace => LevelFilter::TRACE,
+        }
     }
 }
 
@@ -70,7 +70,8 @@ pub(crate) fn start(format: Option<Format>, level: Option<Level>) -> anyhow::Res
     let format = format.unwrap_or(if terminal { Format::Text } else { Format::Json });
     let level = level.unwrap_or(if terminal { Level::Warn } else { Level::Info });
     // Only our own words at that level: what libraries say below a warning may hold what they were given.
-    let filter = EnvFilter::new(format!("warn,windlass={level},windlass_server={level}"));
+    let ours = [("windlass", LevelFilter::from(level)), ("windlass_server", LevelFilter::from(level))];
+    let filter = Targets::new().with_default(LevelFilter::WARN).with_targets(ours);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
         Format::Text => lines.with_ansi(terminal && std::env::var_os("NO_COLOR").is_none()).boxed(),

@@ -2,7 +2,7 @@
 //!
 //! Every name stands in [`METRICS`] or in [`windlass::observe::METRICS`]; `docs/metrics.md` is printed from both.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -10,12 +10,18 @@ use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use windlass::State;
-use windlass::observe::{Kind, Metric};
-use windlass::store::{QueueRecord, Store};
+use windlass::observe::{BUCKETS_JOBS, BUCKETS_SECONDS, Kind, Metric};
+use windlass::store::{QueueRecord, Store, WorkerRecord};
 
 const DEPTH: &str = "windlass_queue_depth";
 const OLDEST: &str = "windlass_queue_oldest_scheduled_seconds";
 const PAUSED: &str = "windlass_queue_paused";
+const LEFT_OUT: &str = "windlass_queues_left_out";
+const CLOCK_AHEAD: &str = "windlass_store_clock_ahead_seconds";
+const SLOTS: &str = "windlass_queue_slots";
+const SLOTS_BUSY: &str = "windlass_queue_slots_busy";
+const UNSERVED: &str = "windlass_queue_unserved";
+const OVERDUE: &str = "windlass_schedules_overdue";
 const STORE_UP: &str = "windlass_store_up";
 const BUILD: &str = "windlass_build_info";
 const REQUESTS: &str = "windlass_http_requests_total";
@@ -29,10 +35,16 @@ const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str],
 }
 
 /// Every metric that the server adds to the library's.
-pub const METRICS: [Metric; 10] = [
+pub const METRICS: [Metric; 16] = [
     metric(DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
     metric(OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
     metric(PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
+    metric(LEFT_OUT, Kind::Gauge, &[], "Queues beyond the 1,000 deepest, of which nothing is told"),
+    metric(CLOCK_AHEAD, Kind::Gauge, &[], "How far the store's time is ahead of this machine's clock; below 0, behind"),
+    metric(SLOTS, Kind::Gauge, &["queue"], "Jobs of a queue that the live workers of all processes may run at once"),
+    metric(SLOTS_BUSY, Kind::Gauge, &["queue"], "How many of these slots are in use, as workers last reported"),
+    metric(UNSERVED, Kind::Gauge, &["queue"], "SCHEDULED jobs of a queue that no live worker serves"),
+    metric(OVERDUE, Kind::Gauge, &[], "Schedules that should have fired more than a minute ago"),
     metric(STORE_UP, Kind::Gauge, &[], "1 if the store answered at the time of the scrape"),
     metric(BUILD, Kind::Gauge, &["version"], "Always 1; the label says which version runs"),
     metric(REQUESTS, Kind::Counter, &["method", "resource", "status"], "Requests answered"),
@@ -42,20 +54,19 @@ pub const METRICS: [Metric; 10] = [
     metric(DELIVERIES, Kind::Counter, &["outcome"], "Webhook deliveries attempted, by outcome"),
 ];
 
-/// Queues beyond this many are left out: whoever enqueues chooses the names.
+/// Queues beyond this many are left out, those with the fewest jobs first: whoever enqueues chooses the names.
 const QUEUES_MAX: usize = 1000;
+/// So many schedules are looked at.
+const SCHEDULES_MAX: usize = 1000;
+/// A schedule that is later than this does not fire by itself.
+const FIRING_LATE: Duration = Duration::from_secs(60);
 /// The store is asked no more often, however often somebody scrapes.
 const FRESH: Duration = Duration::from_secs(1);
 /// A store that takes longer is reported as down, and the scrape goes on.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Upper bounds of what is measured in seconds: from a local call to a long job.
-const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
-/// Upper bounds of what is counted in jobs.
-const JOBS: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 500.0, 1000.0];
-
 /// Both tables, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = Metric> {
-    windlass::observe::METRICS.into_iter().chain(METRICS)
+    windlass::observe::METRICS.iter().copied().chain(METRICS)
 }
 
 /// Installs the recorder of this process; again is harmless.
@@ -65,8 +76,8 @@ pub fn install() -> anyhow::Result<PrometheusHandle> {
         return Ok(handle.clone());
     }
     let builder = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
-        .set_buckets_for_metric(Matcher::Suffix("_jobs".to_owned()), &JOBS)?;
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS_SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_jobs".to_owned()), &BUCKETS_JOBS)?;
     let handle = builder.install_recorder()?;
     windlass::observe::describe();
     for metric in METRICS {
@@ -85,6 +96,8 @@ pub struct Exporter {
     handle: PrometheusHandle,
     store: Arc<dyn Store>,
     asked: tokio::sync::Mutex<Option<Instant>>,
+    /// What was last found out about the queues, as it is told.
+    queues: Mutex<String>,
 }
 
 impl std::fmt::Debug for Exporter {
@@ -96,12 +109,13 @@ impl std::fmt::Debug for Exporter {
 impl Exporter {
     /// What was recorded in this process, and what this store says about its queues.
     pub fn new(handle: PrometheusHandle, store: Arc<dyn Store>) -> Self {
-        Exporter { handle, store, asked: tokio::sync::Mutex::new(None) }
+        Exporter { handle, store, asked: tokio::sync::Mutex::new(None), queues: Mutex::default() }
     }
 
     pub(super) async fn answer(&self) -> Response<Body> {
         self.look_at_queues().await;
-        let mut response = Response::new(Body::from(self.handle.render()));
+        let queues = self.queues.lock().expect("nothing panics while it holds this lock").clone();
+        let mut response = Response::new(Body::from(self.handle.render() + &queues));
         *response.status_mut() = StatusCode::OK;
         let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, text);
@@ -113,22 +127,37 @@ impl Exporter {
         if asked.is_some_and(|at| at.elapsed() < FRESH) {
             return;
         }
-        let look = async { tokio::try_join!(self.store.queues(), self.store.now()) };
+        let look = async {
+            let store = &self.store;
+            tokio::try_join!(store.queues(), store.workers(), store.schedules(None, SCHEDULES_MAX), store.now())
+        };
         let found = tokio::time::timeout(PATIENCE, look).await;
         *asked = Some(Instant::now());
         match found {
-            Ok(Ok((queues, now))) => {
+            Ok(Ok((queues, workers, schedules, now))) => {
                 gauge!(STORE_UP).set(1.0);
-                for queue in queues.iter().take(QUEUES_MAX) {
-                    tell(queue, now);
-                }
+                gauge!(LEFT_OUT).set(queues.len().saturating_sub(QUEUES_MAX) as f64);
+                gauge!(CLOCK_AHEAD).set(ahead(now));
+                let late = |at: windlass::Timestamp| at < now && now.since(at) > FIRING_LATE;
+                let overdue = schedules.iter().filter(|one| !one.paused && one.next_at.is_some_and(late));
+                gauge!(OVERDUE).set(overdue.count() as f64);
+                self.keep(text(queues, &workers, now));
             }
             Ok(Err(error)) => {
                 gauge!(STORE_UP).set(0.0);
+                self.keep(String::new());
                 tracing::warn!(%error, "cannot read the queues for metrics");
             }
-            Err(_) => gauge!(STORE_UP).set(0.0),
+            Err(_) => {
+                gauge!(STORE_UP).set(0.0);
+                self.keep(String::new());
+            }
         }
+    }
+
+    /// Keeps what there is to say about the queues; nothing, rather than what was so once.
+    fn keep(&self, text: String) {
+        *self.queues.lock().expect("nothing panics while it holds this lock") = text;
     }
 
     /// Keeps what was measured from growing between scrapes; called every few seconds.
@@ -137,20 +166,75 @@ impl Exporter {
     }
 }
 
-fn tell(queue: &QueueRecord, now: windlass::Timestamp) {
-    let name = queue.name.to_string();
-    for state in State::ALL {
-        let jobs = queue.states[usize::from(state.number())];
-        gauge!(DEPTH, "queue" => name.clone(), "state" => state.as_str()).set(jobs as f64);
+/// The gauges of the deepest queues. They are written here and not by the recorder, which would keep every name that
+/// was ever told, with its last value.
+fn text(mut queues: Vec<QueueRecord>, workers: &[WorkerRecord], now: windlass::Timestamp) -> String {
+    if queues.len() > QUEUES_MAX {
+        queues.sort_by_cached_key(|queue| std::cmp::Reverse((unfinished(queue), queue.states.iter().sum::<u64>())));
+        queues.truncate(QUEUES_MAX);
+        queues.sort_by(|one, other| one.name.cmp(&other.name));
     }
-    let waited = queue.oldest_scheduled.map_or(Duration::ZERO, |since| now.since(since));
-    gauge!(OLDEST, "queue" => name.clone()).set(waited.as_secs_f64());
-    gauge!(PAUSED, "queue" => name).set(f64::from(u8::from(queue.paused)));
+    let mut text = String::new();
+    head(&mut text, DEPTH);
+    for queue in &queues {
+        for state in State::ALL {
+            let jobs = queue.states[usize::from(state.number())];
+            line(&mut text, format_args!("{DEPTH}{{queue=\"{}\",state=\"{}\"}} {jobs}", queue.name, state.as_str()));
+        }
+    }
+    head(&mut text, OLDEST);
+    for queue in &queues {
+        let waited = queue.oldest_scheduled.map_or(Duration::ZERO, |since| now.since(since));
+        line(&mut text, format_args!("{OLDEST}{{queue=\"{}\"}} {}", queue.name, waited.as_secs_f64()));
+    }
+    head(&mut text, PAUSED);
+    for queue in &queues {
+        line(&mut text, format_args!("{PAUSED}{{queue=\"{}\"}} {}", queue.name, u8::from(queue.paused)));
+    }
+    let slots = |queue: &QueueRecord| {
+        let served = workers.iter().flat_map(|worker| &worker.queues).filter(|served| served.queue == queue.name);
+        served.fold((0, 0), |(slots, busy), served| (slots + u64::from(served.slots), busy + u64::from(served.busy)))
+    };
+    let scheduled = |queue: &QueueRecord| queue.states[usize::from(State::Scheduled.number())];
+    let unserved = |queue: &QueueRecord| if slots(queue).0 == 0 { scheduled(queue) } else { 0 };
+    let mut gauge = |name: &str, value: &dyn Fn(&QueueRecord) -> u64| {
+        head(&mut text, name);
+        for queue in &queues {
+            line(&mut text, format_args!("{name}{{queue=\"{}\"}} {}", queue.name, value(queue)));
+        }
+    };
+    gauge(SLOTS, &|queue| slots(queue).0);
+    gauge(SLOTS_BUSY, &|queue| slots(queue).1);
+    gauge(UNSERVED, &unserved);
+    text
+}
+
+/// What a metric is about. A queue's name needs no escapes: its alphabet has nothing to escape.
+fn head(text: &mut String, name: &str) {
+    let help = METRICS.iter().find(|metric| metric.name == name).map_or("", |metric| metric.help);
+    line(text, format_args!("# HELP {name} {help}\n# TYPE {name} gauge"));
+}
+
+fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
+    use std::fmt::Write;
+    writeln!(text, "{words}").expect("a string takes everything");
+}
+
+/// Jobs that have not ended.
+fn unfinished(queue: &QueueRecord) -> u64 {
+    let open = State::ALL.into_iter().filter(|state| !state.is_terminal());
+    open.map(|state| queue.states[usize::from(state.number())]).sum()
+}
+
+/// How many seconds the store's time is ahead of this machine's.
+fn ahead(now: windlass::Timestamp) -> f64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    now.as_micros() as f64 / 1e6 - wall.as_secs_f64()
 }
 
 /// What a path is about, of a few words, so that paths cannot fill the memory.
 pub(super) fn resource(path: &str) -> &'static str {
-    const KNOWN: [&str; 16] = [
+    const KNOWN: [&str; 22] = [
         "jobs",
         "claims",
         "leases",
@@ -166,6 +250,12 @@ pub(super) fn resource(path: &str) -> &'static str {
         "check",
         "upkeep",
         "time",
+        "policies",
+        "me",
+        "server",
+        "firings",
+        "series",
+        "attention",
         "openapi.json",
     ];
     let mut parts = path.trim_start_matches('/').split('/');
@@ -173,6 +263,8 @@ pub(super) fn resource(path: &str) -> &'static str {
         (Some("v1"), Some(part)) => KNOWN.into_iter().find(|known| *known == part).unwrap_or("other"),
         (Some("healthz" | "readyz"), None) => "health",
         (Some("metrics"), None) => "metrics",
+        (Some("session"), None) => "session",
+        (Some("page"), Some(_)) => "page",
         _ => "other",
     }
 }
@@ -201,6 +293,21 @@ pub(super) fn delivery(outcome: &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// M10: invented names do not push out a queue with work in it.
+    #[tokio::test]
+    async fn m10_the_deepest_queues_are_told_and_the_others_counted() {
+        let client = windlass::Client::in_memory();
+        let job = |queue: String| windlass::NewJob::new("t", windlass::Payload::default()).queue(queue);
+        let invented = (0..1200).map(|number| job(format!("--{number:05}")));
+        client.enqueue_all(invented).await.expect("enqueue");
+        client.enqueue_all((0..4).map(|_| job("mail".to_owned()))).await.expect("enqueue");
+        let queues = client.store().queues().await.expect("queues");
+        assert_eq!(queues.len(), 1201);
+        let text = text(queues, &[], client.store().now().await.expect("the time"));
+        assert!(text.contains("windlass_queue_depth{queue=\"mail\",state=\"scheduled\"} 4\n"));
+        assert_eq!(text.matches("windlass_queue_paused{").count(), QUEUES_MAX);
+    }
 
     #[test]
     fn names_are_unique_and_say_their_unit() {

@@ -3,6 +3,7 @@
 //! `config` says what to do, `listen` takes connections, `guard` decides who may, `health` and `metrics` tell how it
 //! goes, `webhook` tells others. What the API does is in `api`.
 
+mod bound;
 pub mod config;
 pub mod demo;
 pub mod guard;
@@ -10,7 +11,9 @@ mod health;
 mod listen;
 pub mod logs;
 pub mod metrics;
+mod presence;
 pub mod signals;
+pub mod tls;
 pub mod webhook;
 mod words;
 
@@ -20,30 +23,40 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use windlass::Client;
+use windlass::job::Limits;
 use windlass::store::{self, Store};
 use windlass::worker::{Running, upkeep_until};
-use windlass::{Client, Limits};
 
-use self::config::Settings;
+pub use self::bound::Bounds;
+
+use self::bound::Bound;
+use self::config::{Given, Settings};
 use self::demo::Demo;
-use self::guard::Guard;
+use self::guard::{Apis, Guard};
 use self::health::Health;
 use self::metrics::Exporter;
+use self::presence::Presence;
 use self::signals::Signals;
+use self::tls::Tls;
 use self::webhook::{Deliverer, SystemLookup};
 use self::words::Started;
-use crate::api::{self, ApiState};
+use crate::api::{self, ApiState, Recorder};
+use crate::marked::{self, Owner};
 
 /// How often measured distributions are folded together.
 const FOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs a server until a signal, with a demonstration if there is a seed for one; says whether it came to its end in
 /// order.
-pub async fn run(settings: Settings, demo: Option<u64>) -> anyhow::Result<bool> {
+///
+/// A SIGHUP lets it read its configuration again, which gives the tokens in force.
+pub async fn run(given: Given, settings: Settings, demo: Option<u64>) -> anyhow::Result<bool> {
     let mut signals = Signals::listen()?;
+    Settings::warn(&given);
     let server = Server::start(settings, demo).await?;
     server.started().say();
-    signals.next().await;
+    signals.next_rereading(|| server.reread(&given)).await;
     words::say_stopping(server.running());
     let in_order = tokio::select! {
         biased;
@@ -69,22 +82,36 @@ struct Server {
     upkeep: JoinHandle<()>,
     workers: Vec<Running>,
     demo: Option<Demo>,
+    guard: Arc<Guard>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Server {
     async fn start(settings: Settings, seed: Option<u64>) -> anyhow::Result<Self> {
         let handle = metrics::install()?;
-        let opened = store::open(&settings.store).await;
-        let store = opened.with_context(|| format!("cannot open {}", settings.store_shown()))?;
+        let store = match seed {
+            // It removes what has ended within minutes: never what others put there.
+            Some(_) => marked::open(&settings.store, Owner::Demo).await?,
+            None => {
+                marked::refuse_foreign_file(&settings.store)?;
+                let opened = store::open(&settings.store).await;
+                opened.with_context(|| format!("cannot open {}", settings.store_shown()))?
+            }
+        };
         let client = Client::with_store(Arc::clone(&store));
         let client = client.limits(Limits::with_payload_bytes(settings.limits.payload_bytes)?);
+        let client = client.policies(settings.policies.clone());
+        let tls = settings.tls.clone().map(Tls::read).transpose()?.map(Arc::new);
         let (listener, moved) = listen::bind(&settings).await?;
         let listen = listener.local_addr().context("cannot tell the address")?;
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         let health = Health::new(Arc::clone(&store), stopping.clone());
         let exporter = Exporter::new(handle, Arc::clone(&store));
-        let api = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
-        let guard = Arc::new(Guard::new(&settings, api::router(api), health, exporter, stopping.clone()));
+        let recorder = Recorder::default();
+        let apis = apis(&client, &settings, &recorder, &stopping);
+        // It ends by itself when the server stops.
+        tokio::spawn(recorder.run(Arc::clone(&store), stopping.clone()));
+        let guard = Arc::new(Guard::new(&settings, apis, health, exporter, stopping.clone())?);
         let upkeep =
             tokio::spawn(keep_up(Arc::clone(&store), Arc::clone(&guard), settings.retention, stopping.clone()));
         let mut workers = Vec::new();
@@ -95,7 +122,16 @@ impl Server {
             demo = Some(started);
             workers.push(running);
         }
-        let serving = listen::serve(listener, guard, settings.limits, stopping.clone(), cut.clone());
+        if let Some(tls) = tls.clone() {
+            let stopping = stopping.clone();
+            tokio::spawn(async move { tls.keep_reading(stopping).await });
+        } else if !listen.ip().is_loopback() {
+            tracing::warn!(
+                "tokens travel over plain HTTP: put a proxy with TLS before it, or name a certificate in [tls]"
+            );
+        }
+        let serving =
+            listen::serve(listener, Arc::clone(&guard), tls.clone(), settings.limits, stopping.clone(), cut.clone());
         tracing::info!(%listen, store = settings.store_shown(), "started");
         Ok(Server {
             kind: store.kind(),
@@ -107,6 +143,8 @@ impl Server {
             upkeep,
             workers,
             demo,
+            guard,
+            tls,
             settings,
         })
     }
@@ -116,11 +154,38 @@ impl Server {
             store: self.settings.store_shown(),
             kind: self.kind,
             listen: self.listen,
+            scheme: if self.tls.is_some() { "https" } else { "http" },
             moved_from: self.moved_from,
             token_needed: !self.settings.tokens.is_empty(),
             webhooks: !self.settings.webhooks.secrets.is_empty(),
+            base: self.settings.base.clone(),
             program: std::env::args().next().unwrap_or_else(|| "windlass".to_owned()),
             demo: self.demo.as_ref().map(|_| demo::RATE),
+        }
+    }
+
+    /// Takes the tokens of the configuration as it is now. A configuration that is no good changes nothing.
+    fn reread(&self, given: &Given) {
+        if let Some(tls) = &self.tls {
+            tls.reread();
+        }
+        match Settings::new(given.clone()) {
+            // Without a token anybody may do everything: not by a slip in a file.
+            Ok(read) if read.tokens.is_empty() && self.guard.asks_for_tokens() => {
+                tracing::error!("the configuration has no token any more; those from before stay in force");
+            }
+            Ok(read) => {
+                let tokens = read.tokens.iter().count();
+                self.guard.replace_tokens(read.tokens);
+                tracing::info!(
+                    tokens,
+                    "the configuration was read again; tokens are in force, the rest at the next start"
+                );
+            }
+            Err(error) => tracing::error!(
+                error = format!("{error:#}"),
+                "the configuration cannot be read again; what was in force stays so"
+            ),
         }
     }
 
@@ -151,6 +216,23 @@ impl Server {
         tracing::info!(abandoned, "stopped");
         abandoned
     }
+}
+
+/// The API on the store itself, and on what a token sees of it.
+fn apis(client: &Client, settings: &Settings, recorder: &Recorder, stopping: &CancellationToken) -> Apis {
+    // Only what comes over the API: workers of this process are counted where they run.
+    let presence = Presence::over(Arc::clone(client.store()));
+    let (limits, policies) = (*client.limits_in_force(), settings.policies.clone());
+    let client = Client::with_store(Arc::new(presence)).limits(limits).policies(policies);
+    let state = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
+    let state = state.recorder(recorder.clone());
+    Apis::new(api::router(state.clone()), move |bounds, hides| {
+        let seen = Bound { inner: Arc::clone(client.store()), bounds: bounds.clone(), hides };
+        let (limits, policies) = (*client.limits_in_force(), client.policies_in_force().clone());
+        let state = state.on(Client::with_store(Arc::new(seen)).limits(limits).policies(policies));
+        // The readings are of the whole store: whoever is bound to a part of it gets none.
+        api::router(if bounds.is_empty() { state } else { state.recorder(Recorder::default()) })
+    })
 }
 
 /// The upkeep of the store, and of what was measured.

@@ -1,27 +1,52 @@
-//! Ctrl-C and SIGTERM, each as a call.
+//! Ctrl-C, SIGTERM and SIGHUP, each as a call.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that ask a process to stop.
+/// The signals that a process listens for.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
     /// Listens from now on: before this, a signal ends the process.
     pub fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Signals { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one that asks to stop.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// Waits for the next one that asks to stop, a closed terminal among them.
+    pub async fn next_or_hangup(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+
+    /// Waits for the next one that asks to stop, and calls `reread` for each that asks to read the configuration again.
+    pub async fn next_rereading(&mut self, mut reread: impl FnMut()) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                _ = self.hangup.recv() => reread(),
+            }
         }
     }
 }

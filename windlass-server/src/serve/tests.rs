@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::routing::{any, get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -43,6 +44,10 @@ fn routes() -> Router {
     Router::new()
         .route("/v1/jobs", any(|body: axum::body::Bytes| async move { body.len().to_string() }))
         .route("/v1/jobs/batch", post(|body: axum::body::Bytes| async move { body.len().to_string() }))
+        .route("/v1/claims", post(|body: axum::body::Bytes| async move { body.len().to_string() }))
+        .route("/v1/leases/settle", post(|body: axum::body::Bytes| async move { body.len().to_string() }))
+        .route("/v1/jobs/x/wait", get(slow))
+        .route("/v1/events", get(async || Body::from_stream(futures_util::stream::pending::<Result<&str, String>>())))
         .route("/v1/stats", get(slow))
         .route("/v1/workers", get(async || "x".repeat(64 << 20)))
         .route("/v1/acts", get(async |caller: Caller| format!("{:?} {}", caller.name, caller.payloads_hidden)))
@@ -54,14 +59,19 @@ async fn serve(settings: Settings) -> Served {
 }
 
 async fn serve_on(settings: Settings, store: Arc<dyn Store>) -> Served {
+    serve_guarded(settings, store).await.0
+}
+
+async fn serve_guarded(settings: Settings, store: Arc<dyn Store>) -> (Served, Arc<Guard>) {
     let (listener, _) = listen::bind(&settings).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
     let health = Health::new(Arc::clone(&store), stopping.clone());
     let exporter = Exporter::new(metrics::install().expect("a recorder"), store);
-    let guard = Arc::new(Guard::new(&settings, routes(), health, exporter, stopping.clone()));
-    let serving = tokio::spawn(listen::serve(listener, guard, settings.limits, stopping.clone(), cut.clone()));
-    Served { address, stopping, serving, _cut: cut.drop_guard() }
+    let guard = Arc::new(Guard::new(&settings, routes().into(), health, exporter, stopping.clone()).expect("a key"));
+    let kept = Arc::clone(&guard);
+    let serving = tokio::spawn(listen::serve(listener, guard, None, settings.limits, stopping.clone(), cut.clone()));
+    (Served { address, stopping, serving, _cut: cut.drop_guard() }, kept)
 }
 
 impl Served {
@@ -127,7 +137,8 @@ async fn tokens_open_what_their_role_covers() {
     settings.tokens = Tokens::new(vec![
         Token::new("ada", Role::Read, &read_hash).expect("valid"),
         Token::new("ci", Role::Produce, &produce_hash).expect("valid"),
-    ]);
+    ])
+    .expect("two tokens");
     let served = serve(settings).await;
     let (read, produce) = (format!("authorization: Bearer {read}\r\n"), format!("authorization: bearer {produce}\r\n"));
     let twice = format!("{read}{produce}");
@@ -153,7 +164,82 @@ async fn tokens_open_what_their_role_covers() {
         assert!(expected != 401 || answer.to_lowercase().contains("www-authenticate: bearer"), "{answer}");
     }
     assert!(served.ask("GET /v1/acts", &read, "").await.ends_with("Some(\"ada\") true"));
-    assert!(served.ask("GET /v1/acts", &produce, "").await.ends_with("Some(\"ci\") false"));
+    // M17: who only enqueues does not see what others did.
+    assert!(served.ask("GET /v1/acts", &produce, "").await.ends_with("Some(\"ci\") true"));
+}
+
+/// L3: a page of an origin that may call is told so by what a browser asks for.
+#[tokio::test]
+async fn l3_an_origin_that_may_call_can_be_used_by_a_browser() {
+    let (token, hash) = new_token().expect("a token");
+    let mut settings = settings();
+    settings.origins = vec!["https://console.example.com".to_owned()];
+    settings.tokens = Tokens::new(vec![Token::new("ada", Role::Read, &hash).expect("valid")]).expect("one token");
+    let served = serve(settings).await;
+    let question = |origin: &str| {
+        format!(
+            "origin: {origin}\r\naccess-control-request-method: POST\r\naccess-control-request-headers: authorization\r\n"
+        )
+    };
+    let answer = served.ask("OPTIONS /v1/jobs", &question("https://console.example.com"), "").await.to_lowercase();
+    assert_eq!(status(&answer.replace("http/", "HTTP/")), 204, "{answer}");
+    for expected in [
+        "access-control-allow-origin: https://console.example.com",
+        "access-control-allow-methods: get, post",
+        "access-control-allow-headers: authorization, content-type",
+        "vary: origin",
+    ] {
+        assert!(answer.contains(expected), "{expected} in {answer}");
+    }
+    assert_eq!(status(&served.ask("OPTIONS /v1/jobs", &question("https://evil.example"), "").await), 403);
+    let headers = format!("origin: https://console.example.com\r\nauthorization: Bearer {token}\r\n");
+    let answer = served.ask("GET /v1/jobs", &headers, "").await;
+    assert_eq!(status(&answer), 200);
+    assert!(answer.to_lowercase().contains("access-control-allow-origin: https://console.example.com"), "{answer}");
+    let refused = served.ask("GET /v1/jobs", "origin: https://console.example.com\r\n", "").await;
+    assert_eq!(status(&refused), 401);
+    assert!(refused.to_lowercase().contains("access-control-allow-origin"), "the page can read why: {refused}");
+}
+
+/// L12: an image on a foreign page starts nothing here.
+#[tokio::test]
+async fn l12_a_foreign_page_cannot_start_reads_blindly() {
+    let served = serve(settings()).await;
+    for path in ["/v1/jobs", "/v1/check", "/metrics"] {
+        let answer = served.ask(&format!("GET {path}"), "sec-fetch-site: cross-site\r\n", "").await;
+        assert_eq!(status(&answer), 403, "{path}");
+    }
+    assert_eq!(status(&served.ask("GET /v1/jobs", "sec-fetch-site: same-origin\r\n", "").await), 200);
+    assert_eq!(status(&served.ask("GET /v1/jobs", "sec-fetch-site: none\r\n", "").await), 200);
+}
+
+/// L19: what is encoded is not read as if it were not.
+#[tokio::test]
+async fn l19_an_encoded_body_is_refused() {
+    let served = serve(settings()).await;
+    assert_eq!(status(&served.ask("POST /v1/jobs", "content-encoding: gzip\r\n", "{}").await), 415);
+    assert_eq!(status(&served.ask("POST /v1/jobs", "content-encoding: identity\r\n", "{}").await), 200);
+}
+
+/// M17: a token ends by itself, and one that is taken away is not let in again.
+#[tokio::test]
+async fn m17_tokens_end_and_are_replaced_without_a_restart() {
+    let (over, over_hash) = new_token().expect("a token");
+    let (old, old_hash) = new_token().expect("a token");
+    let (new, new_hash) = new_token().expect("a token");
+    let token = |name, hash: &str| Token::new(name, Role::Read, hash).expect("valid");
+    let yesterday = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24);
+    let mut settings = settings();
+    settings.tokens =
+        Tokens::new(vec![token("over", &over_hash).expires(Some(yesterday)), token("old", &old_hash)]).expect("two");
+    let (served, guard) = serve_guarded(settings, Arc::new(MemoryStore::new())).await;
+    let ask = async |token: &str| {
+        let bearer = format!("authorization: Bearer {token}\r\n");
+        status(&served.ask("GET /v1/jobs", &bearer, "").await)
+    };
+    assert_eq!([ask(&over).await, ask(&old).await, ask(&new).await], [401, 200, 401]);
+    guard.replace_tokens(Tokens::new(vec![token("new", &new_hash)]).expect("one"));
+    assert_eq!([ask(&over).await, ask(&old).await, ask(&new).await], [401, 401, 200]);
 }
 
 #[tokio::test]
@@ -164,7 +250,9 @@ async fn every_answer_carries_the_security_headers_and_refusals_a_request_id() {
     {
         let answer = served.ask(line, headers, "").await.to_lowercase();
         for expected in [
-            "content-security-policy: default-src 'self';",
+            // The page has its own policy; what the API answers may load nothing at all.
+            "content-security-policy: default-src 'none'; frame-ancestors 'none'",
+            "cross-origin-opener-policy: same-origin",
             "x-frame-options: deny",
             "x-content-type-options: nosniff",
             "referrer-policy: no-referrer",
@@ -294,6 +382,92 @@ async fn under_load_there_is_429_and_health_is_quick() {
     assert_eq!(refused.len(), 10);
     assert!(refused.iter().all(|answer| answer.to_lowercase().contains("retry-after: 1")));
     assert_eq!(answers.iter().filter(|answer| status(answer) == 200).count(), 2);
+}
+
+/// H5: what has not arrived takes no room, and what workers say waits for no upload.
+#[tokio::test]
+async fn h5_half_sent_uploads_stop_nobody() {
+    let mib = 1 << 20;
+    let mut settings = settings();
+    settings.limits.batch_bytes = 2 * mib;
+    settings.limits.body_memory_bytes = 8 * mib;
+    let served = serve(settings).await;
+    let mut half_sent = Vec::new();
+    for _ in 0..4 {
+        let mut stream = served.connect().await;
+        let head = "POST /v1/jobs/batch HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n";
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        half_sent.push(stream);
+    }
+    assert_eq!(status(&served.ask("POST /v1/jobs/batch", "", &"x".repeat(mib)).await), 200);
+    assert_eq!(status(&served.ask("POST /v1/claims", "", "{}").await), 200);
+    assert_eq!(status(&served.ask("POST /v1/jobs", "", &"x".repeat(60 << 10)).await), 200, "small ones need no room");
+    let result = "x".repeat(mib);
+    assert_eq!(status(&served.ask("POST /v1/leases/settle", "", &result).await), 200);
+}
+
+/// M11, M1: readers that wait take neither the claims' places nor those of ordinary calls.
+#[tokio::test]
+async fn m1_m11_waiting_readers_refuse_no_claim() {
+    let mut settings = settings();
+    settings.limits.waits = 2;
+    settings.limits.requests = 2;
+    let served = Arc::new(serve(settings).await);
+    let waiting: Vec<_> = ["GET", "HEAD", "GET", "HEAD"]
+        .map(|method| {
+            let served = Arc::clone(&served);
+            tokio::spawn(async move { status(&served.ask(&format!("{method} /v1/jobs/x/wait"), "", "").await) })
+        })
+        .into();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(status(&served.ask("POST /v1/claims", "", "{}").await), 200);
+    assert_eq!(status(&served.ask("GET /v1/jobs", "", "").await), 200);
+    let mut answers = Vec::new();
+    for asked in waiting {
+        answers.push(asked.await.expect("it answered"));
+    }
+    answers.sort_unstable();
+    assert_eq!(answers, [200, 200, 429, 429]);
+}
+
+/// M11: a stream keeps its place for as long as it lasts, and one token leaves places to others.
+#[tokio::test]
+async fn m11_a_stream_holds_its_place_and_a_token_has_its_share() {
+    let (one, one_hash) = new_token().expect("a token");
+    let (two, two_hash) = new_token().expect("a token");
+    let mut settings = settings();
+    settings.limits.waits = 4;
+    settings.limits.token_percent = 50;
+    let tokens = [("one", one_hash), ("two", two_hash)];
+    let tokens = tokens.map(|(name, hash)| Token::new(name, Role::Read, &hash).expect("valid"));
+    settings.tokens = Tokens::new(tokens.into()).expect("two tokens");
+    let served = serve(settings).await;
+    let stream = async |token: &str| {
+        let mut stream = served.connect().await;
+        let ask = format!("GET /v1/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await.expect("sent");
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.expect("a head");
+        (status(&String::from_utf8_lossy(&head)), stream)
+    };
+    let first = stream(&one).await;
+    let second = stream(&one).await;
+    let third = stream(&one).await;
+    assert_eq!([first.0, second.0, third.0], [200, 200, 429]);
+    assert_eq!(stream(&two).await.0, 200);
+    drop(first);
+    let begun = Instant::now();
+    while stream(&one).await.0 != 200 {
+        assert!(begun.elapsed() < SOON, "a stream that ended gives its place back");
+    }
+}
+
+/// L11: what cannot be read is not too large.
+#[tokio::test]
+async fn l11_broken_chunks_are_a_bad_request() {
+    let served = serve(settings()).await;
+    let broken = "POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n";
+    assert_eq!(status(&served.raw(broken.as_bytes()).await), 400);
 }
 
 #[tokio::test]

@@ -14,10 +14,14 @@ pub(super) struct Started {
     pub(super) store: String,
     pub(super) kind: &'static str,
     pub(super) listen: SocketAddr,
+    /// `http`, or `https` with a certificate.
+    pub(super) scheme: &'static str,
     /// The port that was wanted, where it was taken.
     pub(super) moved_from: Option<u16>,
     pub(super) token_needed: bool,
     pub(super) webhooks: bool,
+    /// The prefix under which a proxy shows the page.
+    pub(super) base: String,
     /// The program as it was called, to be called again.
     pub(super) program: String,
     /// Jobs a second, in a demonstration.
@@ -30,6 +34,11 @@ impl Started {
             "sqlite" => Some(windlass::store::sqlite::SCHEMA_VERSION),
             _ => None,
         }
+    }
+
+    /// Where a browser finds the page.
+    fn page(&self) -> String {
+        format!("{}://{}{}/", self.scheme, self.listen, self.base)
     }
 
     fn store_words(&self) -> String {
@@ -46,22 +55,36 @@ impl Started {
     fn text(&self) -> String {
         let schema = self.schema().map_or_else(String::new, |schema| format!("   schema v{schema}"));
         let access = if self.token_needed { "token needed" } else { "loopback only, no token needed" };
-        let mut text = format!("  windlass {}   store {}{schema}\n", env!("CARGO_PKG_VERSION"), self.store_words());
-        text += &format!("  api         http://{}      ({access})\n", self.listen);
+        let mut text = format!("  page        {}\n", self.page());
+        text += &format!("  windlass {}   store {}{schema}\n", env!("CARGO_PKG_VERSION"), self.store_words());
+        text += &format!("  api         {}://{}      ({access})\n", self.scheme, self.listen);
         if let Some(port) = self.moved_from {
             text += &format!("              port {port} is taken, so this is the next free one\n");
         }
-        // Commands ask the usual address unless told otherwise.
-        let usual = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
-        let server = if self.listen == usual { String::new() } else { format!(" --server http://{}", self.listen) };
-        text += &format!(
-            "  try         {} enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait{server}\n",
-            self.program
-        );
+        for (place, command) in self.tries().iter().enumerate() {
+            text += &format!("  {:<10}  {command}\n", if place == 0 { "try" } else { "" });
+        }
         if let Some(rate) = self.demo {
             text += &format!("  demo        {rate} jobs/s on 3 queues; stop with Ctrl-C\n");
         }
         text
+    }
+
+    /// Commands to begin with, in order. Each does what it says on this very server: the demonstration serves `mail`,
+    /// and a plain server runs nothing until somebody starts a worker.
+    fn tries(&self) -> Vec<String> {
+        // Commands ask the usual address unless told otherwise.
+        let usual = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
+        let is_usual = self.listen == usual && self.scheme == "http";
+        let server = if is_usual { String::new() } else { format!(" --server {}://{}", self.scheme, self.listen) };
+        let (program, to) = (&self.program, r#"--payload '{"to":"ada@example.com"}' --wait"#);
+        match self.demo {
+            Some(_) => vec![format!("{program} enqueue email.send --queue mail {to}{server}")],
+            None => vec![
+                format!("{program} worker --exec cat{server} &"),
+                format!("{program} enqueue email.send {to}{server}"),
+            ],
+        }
     }
 
     fn json(&self) -> String {
@@ -70,9 +93,11 @@ impl Started {
             "version": env!("CARGO_PKG_VERSION"),
             "store": self.store,
             "store_kind": self.kind,
-            "listen": format!("http://{}", self.listen),
+            "listen": format!("{}://{}", self.scheme, self.listen),
+            "page": self.page(),
             "token_needed": self.token_needed,
             "webhooks": self.webhooks,
+            "try": self.tries(),
         });
         let object = line.as_object_mut().expect("it was written as an object");
         if let Some(schema) = self.schema() {
@@ -132,26 +157,43 @@ mod tests {
             store: "sqlite:windlass.db".to_owned(),
             kind: "sqlite",
             listen: "127.0.0.1:7655".parse().expect("an address"),
+            scheme: "http",
             moved_from: Some(7654),
             token_needed: false,
             webhooks: false,
+            base: String::new(),
             program: "windlass".to_owned(),
             demo: Some(30),
         }
     }
 
     #[test]
-    fn people_read_five_lines() {
+    fn people_read_six_lines_the_page_first() {
         let version = env!("CARGO_PKG_VERSION");
         let schema = windlass::store::sqlite::SCHEMA_VERSION;
         let expected = format!(
-            "  windlass {version}   store ./windlass.db (SQLite, durable)   schema v{schema}\n\
+            "  page        http://127.0.0.1:7655/\n\
+             \x20 windlass {version}   store ./windlass.db (SQLite, durable)   schema v{schema}\n\
              \x20 api         http://127.0.0.1:7655      (loopback only, no token needed)\n\
              \x20             port 7654 is taken, so this is the next free one\n\
-             \x20 try         windlass enqueue email.send --payload '{{\"to\":\"ada@example.com\"}}' --wait --server http://127.0.0.1:7655\n\
+             \x20 try         windlass enqueue email.send --queue mail --payload '{{\"to\":\"ada@example.com\"}}' --wait --server http://127.0.0.1:7655\n\
              \x20 demo        30 jobs/s on 3 queues; stop with Ctrl-C\n"
         );
         assert_eq!(started().text(), expected);
+    }
+
+    #[test]
+    fn a_plain_server_needs_a_worker_first() {
+        let listen = "127.0.0.1:7654".parse().expect("an address");
+        let text = Started { demo: None, moved_from: None, listen, ..started() }.text();
+        let tries: Vec<_> = text.lines().skip(3).map(str::trim_start).collect();
+        assert_eq!(
+            tries,
+            [
+                "try         windlass worker --exec cat &",
+                "windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}' --wait",
+            ]
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use tracing::Span;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Identity;
-use windlass::TraceContext;
+use windlass::job::TraceContext;
 
 /// No traces.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
-use windlass::TraceContext;
+use windlass::job::TraceContext;
 
 use super::otlp::{Otlp, Target};
 

@@ -62,9 +62,9 @@ list! {
     /// What the attempts of a job logged, oldest first.
     Logs of LogLine
 }
-list! {
-    /// All queues, by name.
-    Queues of Queue
+page! {
+    /// Queues, by name.
+    QueuePage of Queue
 }
 list! {
     /// The workers that live, by id.
@@ -79,12 +79,19 @@ list! {
     Findings of String
 }
 list! {
-    /// The jobs with the ids that were asked for, in order; `null` for one that does not exist.
-    FoundJobs of Option<Job>
-}
-list! {
     /// The workflows with the ids that were asked for, in order; `null` for one that does not exist.
     FoundWorkflows of Option<Workflow>
+}
+
+/// The jobs with the ids that were asked for, each once.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FoundJobs {
+    /// The jobs, in the order of their first mention; `null` for one that does not exist.
+    pub items: Vec<Option<Job>>,
+    /// The ids that were not looked up because the answer would have become too large: ask for them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<names::Id>)]
+    pub rest: Vec<JobId>,
 }
 
 /// Asks for jobs by id.
@@ -118,8 +125,11 @@ pub struct Now {
 pub struct Count {
     /// How many; at least so many when `capped`.
     pub count: u64,
-    /// Whether counting stopped there.
+    /// Whether counting stopped there: at `cap`, or because enough rows were looked at.
     pub capped: bool,
+    /// How many rows were looked at for it, at most; none where the store keeps the number.
+    #[serde(default)]
+    pub looked: u64,
 }
 
 /// How many things an act changed.

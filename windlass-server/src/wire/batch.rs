@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use windlass::job::JobSpec;
 use windlass::store::{Inserted as StoredBatch, InsertedJob};
 use windlass::workflow::Submission;
-use windlass::{Client, Error, JobId, JobSpec, Result, State, WorkflowId};
+use windlass::{Client, Error, JobId, Result, State, WorkflowId};
 
 use super::names;
 use super::new_job::{NewJob, Refs};

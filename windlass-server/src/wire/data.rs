@@ -1,8 +1,12 @@
 //! Data of users in JSON: the value itself where the bytes are JSON, base64 where they are not.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use windlass::{Error, Payload, Result};
@@ -41,11 +45,12 @@ pub(super) fn join(field: &'static str, data: Data) -> Result<Option<Payload>> {
             if content_type.is_some_and(|content_type| !content_type.eq_ignore_ascii_case(JSON)) {
                 return Err(Error::invalid("content_type", "stands only beside base64"));
             }
-            Payload::json_text(Box::<str>::from(json).into_string()).map(Some)
+            Payload::json_text(Box::<str>::from(json).into_string()).map(Some).map_err(|error| about(field, error))
         }
         (None, Some(text)) => {
             let bytes = decode(field, &text)?;
-            Payload::bytes(content_type.as_deref().unwrap_or(OCTETS), bytes).map(Some)
+            let payload = Payload::bytes(content_type.as_deref().unwrap_or(OCTETS), bytes);
+            payload.map(Some).map_err(|error| about(field, error))
         }
     }
 }
@@ -67,8 +72,19 @@ pub(super) fn join_bytes(
     match (json, base64) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(Error::invalid(field, "is given twice, as JSON and as base64")),
-        (Some(json), None) => Ok(Some(Bytes::from(Box::<str>::from(json).into_string()))),
+        (Some(json), None) => {
+            let payload = Payload::json_text(Box::<str>::from(json).into_string());
+            payload.map(|payload| Some(payload.as_bytes().clone())).map_err(|error| about(field, error))
+        }
         (None, Some(text)) => decode(field, &text).map(Some),
+    }
+}
+
+/// What is wrong with a payload, said of the member that it stands in.
+fn about(field: &'static str, error: Error) -> Error {
+    match error {
+        Error::InvalidArgument { field: "payload", problem } => Error::InvalidArgument { field, problem },
+        other => other,
     }
 }
 
@@ -95,4 +111,40 @@ pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
 /// The same for members that may be cleared: `null` is `Some(None)`.
 pub(super) fn cleared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(deserializer).map(Some)
+}
+
+/// Reads labels. A key that is given twice is refused: which of the two was meant is not for us to say.
+pub(super) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Labels;
+
+    impl<'de> Visitor<'de> for Labels {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object whose members are texts")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut labels = BTreeMap::new();
+            while let Some((key, value)) = map.next_entry::<String, String>()? {
+                if labels.contains_key(&key) {
+                    return Err(A::Error::custom(format!("the key {key:.64?} is given twice")));
+                }
+                labels.insert(key, value);
+            }
+            Ok(labels)
+        }
+    }
+
+    deserializer.deserialize_map(Labels)
+}
+
+/// The same where they may be left out or be `null`.
+pub(super) fn maybe_labels<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Given(#[serde(deserialize_with = "labels")] BTreeMap<String, String>);
+
+    Ok(Option::<Given>::deserialize(deserializer)?.map(|Given(labels)| labels))
 }

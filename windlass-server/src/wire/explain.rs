@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use windlass::{
-    Error, Explanation as StoredExplanation, JobId, JobType, QueueName, Result, State, Timestamp, Why as StoredWhy,
-    WorkerId,
-};
+use windlass::job::{Explanation as StoredExplanation, Why as StoredWhy, WorkerId};
+use windlass::{Error, JobId, JobType, QueueName, Result, State, Timestamp};
 
 use super::job::Reason;
 use super::names;
@@ -163,7 +161,7 @@ impl Because {
             Because::LeaseExpired { expired_at } => StoredWhy::LeaseExpired { expired_at },
             Because::CancelAsked => StoredWhy::CancelAsked,
             Because::Ended { state, because } => {
-                StoredWhy::Ended { state, because: because.map(windlass::Reason::from) }
+                StoredWhy::Ended { state, because: because.map(windlass::job::Reason::from) }
             }
             Because::LifetimeOver { deadline } => StoredWhy::LifetimeOver { deadline },
             Because::Paused { queue } => StoredWhy::Paused { queue: QueueName::new(queue)? },

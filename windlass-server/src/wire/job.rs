@@ -1,18 +1,15 @@
 //! A stored job, its attempts and its log lines.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use windlass::{
-    AttemptId, Category, JobId, LeaseToken, Outcome, Priority, ReasonKind, Scope, State, Timestamp, WorkflowId,
-};
+use windlass::job::{AttemptId, LeaseToken, Outcome, ReasonKind, SimpleState};
+use windlass::{Category, JobId, Priority, State, Timestamp, WorkflowId};
 
+use super::Span;
 use super::data;
 use super::names;
-use super::new_job::{Dependency, Retry, TraceContext};
-use super::{Limit, Span};
+use super::new_job::Submitted;
 
 /// A stored job: what was submitted, and what has become of it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -23,14 +20,13 @@ pub struct Job {
     /// Which handler it is for.
     #[serde(rename = "type")]
     pub job_type: String,
-    /// Its lane.
-    pub queue: String,
     /// Where it stands.
     #[schema(value_type = names::StateName)]
     pub state: State,
-    /// Its own priority.
-    #[schema(value_type = names::PriorityName)]
-    pub priority: Priority,
+    /// The same in four words, for simple tools.
+    #[serde(default = "ready")]
+    #[schema(value_type = names::SimpleStateName)]
+    pub simple_state: SimpleState,
     /// The most urgent of its own priority and the one it inherits.
     #[schema(value_type = names::PriorityName)]
     pub effective_priority: Priority,
@@ -55,8 +51,6 @@ pub struct Job {
     pub attempt: u32,
     /// Closed attempts that count.
     pub failures: u32,
-    /// Counted executions that it may have.
-    pub max_attempts: u32,
     /// Attempts lost to an expired lease.
     pub lost: u32,
     /// How often it was requeued.
@@ -132,49 +126,12 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub spawned_by: Option<JobId>,
-    /// The job that it is a copy of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = "uuid")]
-    pub cloned_from: Option<JobId>,
     /// Why it is terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What it was submitted to wait for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub depends_on: Vec<Dependency>,
-    /// Whether it does not take over the priority of more urgent dependencies.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub own_priority_only: bool,
-    /// Its labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tags: BTreeMap<String, String>,
-    /// For following one piece of work through several systems.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub correlation_id: Option<String>,
-    /// Told when the job becomes terminal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub callback_url: Option<String>,
-    /// The W3C trace that it continues.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace_context: Option<TraceContext>,
-    /// Its idempotency key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotency_key: Option<String>,
-    /// Among which jobs the key is unique.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<names::ScopeName>)]
-    pub idempotency_scope: Option<Scope>,
-    /// How long the key holds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idempotency_window: Option<Limit>,
-    /// The retry policy in force.
-    pub retry: Retry,
-    /// Longest run of one attempt.
-    pub execution_timeout: Limit,
-    /// The lease time of a claim that names none.
-    pub visibility_timeout: Span,
-    /// From submission to a terminal state.
-    pub lifetime: Limit,
+    /// What was submitted.
+    #[serde(flatten)]
+    pub submitted: Submitted,
     /// The first run that was asked for, as a moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -182,6 +139,11 @@ pub struct Job {
     /// The first run that was asked for, as a delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted_delay: Option<Span>,
+}
+
+/// What a server that does not say is taken to say; whoever reads a job goes by its `state`.
+fn ready() -> SimpleState {
+    SimpleState::Ready
 }
 
 /// Who holds a running job, and until when.

@@ -1,29 +1,53 @@
 //! A stored job into JSON and back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use windlass::store::Claimed;
-use windlass::{
-    AttemptRecord, CancelAsked as StoredCancel, FailureRecord, Firing as StoredFiring, Idempotency, JobId, JobOptions,
-    JobRecord, JobSpec, JobType, LeaseInfo, LogLine as StoredLine, Priority, Progress as StoredProgress, QueueName,
-    Reason as StoredReason, Result, RetryPolicy, RunAt, State, Timeouts, Timestamp, TraceContext as Trace,
-    WINDOW_DEFAULT, WorkerId,
+use windlass::job::{
+    AttemptRecord, CancelAsked as StoredCancel, FailureRecord, Firing as StoredFiring, LeaseInfo,
+    LogLine as StoredLine, Progress as StoredProgress, Reason as StoredReason, RunAt, WorkerId,
 };
+use windlass::store::Claimed;
+use windlass::{JobRecord, Result};
 
 use super::data::{self, Data};
 use super::job::{Attempt, CancelAsked, Failure, Firing, Job, Lease, LogLine, Progress, Reason};
-use super::new_job::{Dependency, Retry, TraceContext};
-use super::{Limit, Span};
+use super::new_job::{Submitted, first_run};
 
 impl From<&JobRecord> for Job {
     fn from(job: &JobRecord) -> Self {
+        let payload = data::split(&job.spec.payload);
         let result = job.result.as_ref().map(data::split).unwrap_or_default();
         let (checkpoint, checkpoint_base64) = job.checkpoint.as_ref().map(data::split_bytes).unwrap_or_default();
         Job {
+            payload: payload.json,
+            payload_base64: payload.base64,
+            content_type: payload.content_type,
+            payload_hidden: false,
+            result: result.json,
+            result_base64: result.base64,
+            result_content_type: result.content_type,
+            checkpoint,
+            checkpoint_base64,
+            ..Job::without_payloads(job)
+        }
+    }
+}
+
+impl Job {
+    /// Leaves out what users put into the job.
+    pub fn without_payloads(job: &JobRecord) -> Self {
+        let (submitted_run_at, submitted_delay) = first_run(job.spec.options.run_at);
+        Job {
+            id: job.id,
+            job_type: job.spec.job_type.to_string(),
             state: job.state,
+            simple_state: job.state.simple(),
             effective_priority: job.effective_priority(),
             inherited_priority: job.inherited_priority,
+            payload: None,
+            payload_base64: None,
+            content_type: None,
+            payload_hidden: true,
             attempt: job.attempt,
             failures: job.failures,
             lost: job.lost,
@@ -40,117 +64,20 @@ impl From<&JobRecord> for Job {
             lease_version: job.lease_version,
             cancel: job.cancel.as_ref().map(CancelAsked::from),
             failure: job.failure.as_ref().map(Failure::from),
-            result: result.json,
-            result_base64: result.base64,
-            result_content_type: result.content_type,
+            result: None,
+            result_base64: None,
+            result_content_type: None,
             progress: job.progress.as_ref().map(Progress::from),
-            checkpoint,
-            checkpoint_base64,
+            checkpoint: None,
+            checkpoint_base64: None,
             workflow_id: job.workflow_id,
             firing: job.firing.as_ref().map(Firing::from),
             spawned_by: job.spawned_by,
             reason: job.reason.as_ref().map(Reason::from),
-            ..submitted(job.id, &job.spec, job.created_at)
+            submitted: Submitted::of(&job.spec),
+            submitted_run_at,
+            submitted_delay,
         }
-    }
-}
-
-/// What was submitted, with nothing become of it yet.
-fn submitted(id: JobId, spec: &JobSpec, at: Timestamp) -> Job {
-    let payload = data::split(&spec.payload);
-    let options = &spec.options;
-    let idempotency = options.idempotency.as_ref();
-    let (submitted_run_at, submitted_delay) = match options.run_at {
-        None => (None, None),
-        Some(RunAt::At(at)) => (Some(at), None),
-        Some(RunAt::In(delay)) => (None, Some(delay.into())),
-    };
-    Job {
-        id,
-        job_type: spec.job_type.to_string(),
-        queue: spec.queue.to_string(),
-        priority: spec.priority,
-        effective_priority: spec.priority,
-        payload: payload.json,
-        payload_base64: payload.base64,
-        content_type: payload.content_type,
-        max_attempts: options.retry.max_attempts,
-        cloned_from: options.cloned_from,
-        depends_on: spec.depends_on.iter().map(Dependency::from).collect(),
-        own_priority_only: options.own_priority_only,
-        tags: options.tags.clone(),
-        correlation_id: options.correlation_id.clone(),
-        callback_url: options.callback_url.clone(),
-        trace_context: options.trace_context.as_ref().map(TraceContext::from),
-        idempotency_key: idempotency.map(|idempotency| idempotency.key.clone()),
-        idempotency_scope: idempotency.map(|idempotency| idempotency.scope),
-        idempotency_window: idempotency.map(|idempotency| Limit(idempotency.window)),
-        retry: Retry::from(&options.retry),
-        execution_timeout: Limit(options.timeouts.execution),
-        visibility_timeout: options.timeouts.visibility.into(),
-        lifetime: Limit(options.timeouts.lifetime),
-        submitted_run_at,
-        submitted_delay,
-        ..empty(id, at)
-    }
-}
-
-fn empty(id: JobId, at: Timestamp) -> Job {
-    Job {
-        id,
-        job_type: String::new(),
-        queue: String::new(),
-        state: State::Pending,
-        priority: Priority::Normal,
-        effective_priority: Priority::Normal,
-        inherited_priority: None,
-        payload: None,
-        payload_base64: None,
-        content_type: None,
-        payload_hidden: false,
-        attempt: 0,
-        failures: 0,
-        max_attempts: 0,
-        lost: 0,
-        generation: 0,
-        position: at,
-        created_at: at,
-        updated_at: at,
-        scheduled_at: None,
-        started_at: None,
-        completed_at: None,
-        run_at: None,
-        deadline: None,
-        lease: None,
-        lease_version: 0,
-        cancel: None,
-        failure: None,
-        result: None,
-        result_base64: None,
-        result_content_type: None,
-        progress: None,
-        checkpoint: None,
-        checkpoint_base64: None,
-        workflow_id: None,
-        firing: None,
-        spawned_by: None,
-        cloned_from: None,
-        reason: None,
-        depends_on: Vec::new(),
-        own_priority_only: false,
-        tags: BTreeMap::new(),
-        correlation_id: None,
-        callback_url: None,
-        trace_context: None,
-        idempotency_key: None,
-        idempotency_scope: None,
-        idempotency_window: None,
-        retry: Retry::default(),
-        execution_timeout: Limit(None),
-        visibility_timeout: Span::default(),
-        lifetime: Limit(None),
-        submitted_run_at: None,
-        submitted_delay: None,
     }
 }
 
@@ -166,81 +93,28 @@ impl From<&Claimed> for Job {
 }
 
 impl Job {
-    /// Leaves out what users put into the job.
-    #[must_use]
-    pub fn without_payloads(mut self) -> Self {
-        let Data { json, base64, content_type } = Data::default();
-        (self.payload, self.payload_base64, self.content_type) = (json, base64, content_type);
-        (self.result, self.result_base64, self.result_content_type) = (None, None, None);
-        (self.checkpoint, self.checkpoint_base64) = (None, None);
-        self.payload_hidden = true;
-        self
-    }
-
     /// The claimed job and its lease, as the claim's answer gave them.
     pub fn into_claimed(self) -> Result<Claimed> {
         let missing = || windlass::Error::store("read a claimed job", "it comes without the token of its lease");
         let lease = self.lease.as_ref().ok_or_else(missing)?;
         let (token, expires_in) = (lease.token.ok_or_else(missing)?, lease.expires_in.unwrap_or_default().0);
         let job = JobRecord::try_from(self)?;
-        let lease = windlass::Lease::granted(&job, token);
+        let lease = windlass::job::Lease::granted(&job, token);
         Ok(Claimed { job, lease, expires_in })
-    }
-
-    fn options(&mut self) -> Result<JobOptions> {
-        let retry = RetryPolicy { max_attempts: self.max_attempts, ..std::mem::take(&mut self.retry).into_policy()? };
-        let timeouts = Timeouts {
-            execution: self.execution_timeout.0,
-            visibility: self.visibility_timeout.0,
-            lifetime: self.lifetime.0,
-        };
-        let run_at = match (self.submitted_run_at, self.submitted_delay) {
-            (Some(at), _) => Some(RunAt::At(at)),
-            (None, Some(delay)) => Some(RunAt::In(delay.0)),
-            (None, None) => None,
-        };
-        let idempotency = self.idempotency_key.take().map(|key| Idempotency {
-            key,
-            scope: self.idempotency_scope.unwrap_or_default(),
-            window: self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0),
-        });
-        Ok(JobOptions {
-            run_at,
-            retry,
-            timeouts,
-            idempotency,
-            own_priority_only: self.own_priority_only,
-            tags: std::mem::take(&mut self.tags),
-            correlation_id: self.correlation_id.take(),
-            callback_url: self.callback_url.take(),
-            trace_context: self.trace_context.take().map(Trace::from),
-            cloned_from: self.cloned_from,
-        })
-    }
-
-    fn spec(&mut self) -> Result<JobSpec> {
-        let payload = Data {
-            json: self.payload.take(),
-            base64: self.payload_base64.take(),
-            content_type: self.content_type.take(),
-        };
-        let depends_on = std::mem::take(&mut self.depends_on).into_iter().map(super::record::stored_dependency);
-        Ok(JobSpec::from_stored(
-            JobType::new(&self.job_type)?,
-            QueueName::new(&self.queue)?,
-            data::join("payload", payload)?.unwrap_or_default(),
-            self.priority,
-            depends_on.collect::<Result<_>>()?,
-            self.options()?,
-        ))
     }
 }
 
 impl TryFrom<Job> for JobRecord {
     type Error = windlass::Error;
 
-    fn try_from(mut job: Job) -> Result<Self> {
-        let spec = Arc::new(job.spec()?);
+    fn try_from(job: Job) -> Result<Self> {
+        let payload = Data { json: job.payload, base64: job.payload_base64, content_type: job.content_type };
+        let payload = data::join("payload", payload)?.unwrap_or_default();
+        let run_at = match (job.submitted_run_at, job.submitted_delay) {
+            (Some(at), _) => Some(RunAt::At(at)),
+            (None, delay) => delay.map(|delay| RunAt::In(delay.0)),
+        };
+        let spec = Arc::new(job.submitted.stored(&job.job_type, payload, run_at)?);
         let result = Data { json: job.result, base64: job.result_base64, content_type: job.result_content_type };
         Ok(JobRecord {
             id: job.id,

@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use windlass::job::{CancelAsked as StoredCancel, LeaseKey, LeaseToken, Progress as StoredProgress, Stale, WorkerId};
 use windlass::store::{CALL_MAX, ClaimRequest, Extended as StoredExtended, Save as StoredSave};
-use windlass::{
-    CancelAsked as StoredCancel, Error, JobId, JobType, LeaseKey, LeaseToken, Progress as StoredProgress, QueueName,
-    Result, Stale, WorkerId,
-};
+use windlass::{Error, JobId, JobType, QueueName, Result};
 
 use super::data;
 use super::job::{CancelAsked, Job, Progress};
@@ -69,6 +67,13 @@ pub struct BoundedQueue {
 pub struct ClaimAnswer {
     /// The jobs, in claim order; empty when there is none.
     pub jobs: Vec<Job>,
+    /// How long the claim waited before the leases began. Each ends `expires_in` after that: by the caller's clock, this
+    /// and `expires_in` after the request was sent.
+    #[serde(default)]
+    pub waited: Span,
+    /// Whether there are fewer jobs than wanted because the answer would have become too large: claim again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 /// What a lease is recognised by.

@@ -1,57 +1,90 @@
 //! A job as it is submitted, spawned, or kept as the template of a schedule.
+//!
+//! What a job says of itself stands once, in [`options!`](options): [`NewJob`] has these members and refuses others, and
+//! [`Submitted`] is the same members inside a stored job. A new option is a member there and a line in each of the three
+//! ways of [`Submitted`]: from a checked job, onto one that is to be checked, and back into what a store keeps.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use windlass::{
-    Backoff, Category, DependencyKind, DependsOn, Error, Jitter, JobId, JobSpec, Lost, Priority, Result, RetryPolicy,
-    RunAt, Scope, Timestamp, TraceContext as Trace, WINDOW_DEFAULT,
+use windlass::job::{
+    DependencyKind, DependsOn, Idempotency, JobOptions, JobSpec, RunAt, Scope, Timeouts, TraceContext as Trace,
+    WINDOW_DEFAULT,
 };
+use windlass::{Error, JobId, JobType, Payload, Priority, QueueName, Result, RetryPolicy, Timestamp};
 
 use super::data::{self, Data};
 use super::names;
+use super::retry::Retry;
 use super::{Limit, Span};
 
-/// A job to be stored. Only `type` is required.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewJob {
-    /// Which handler it is for: 1 to 255 of `A-Z a-z 0-9 _ . : / -`.
-    #[serde(rename = "type")]
-    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9_.:/-]+$", example = "email.send")]
-    pub job_type: String,
-    /// A name for this job inside the call, for `depends_on` of the others; it is not stored.
-    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 255)]
-    pub reference: Option<String>,
+/// Declares the two structs that have a job's options for members, and the way between them.
+macro_rules! options {
+    ($($(#[$attribute:meta])* pub $member:ident: $kind:ty,)*) => {
+        /// A job to be stored. Only `type` is required.
+        #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct NewJob {
+            /// Which handler it is for: 1 to 255 of `A-Z a-z 0-9 _ . : / -`.
+            #[serde(rename = "type")]
+            #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9_.:/-]+$", example = "email.send")]
+            pub job_type: String,
+            /// A name for this job inside the call, for `depends_on` of the others; it is not stored.
+            #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+            #[schema(max_length = 255)]
+            pub reference: Option<String>,
+            /// Its data: any JSON value; `null` unless given.
+            #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Value)]
+            pub payload: Option<Box<RawValue>>,
+            /// Its data when that is no JSON.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub payload_base64: Option<String>,
+            /// What `payload_base64` holds; `application/octet-stream` unless named.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(max_length = 255)]
+            pub content_type: Option<String>,
+            /// Not before this moment of the store's clock.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = DateTime)]
+            pub run_at: Option<Timestamp>,
+            /// Not before this long after submission; instead of `run_at`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub delay: Option<Span>,
+            $($(#[$attribute])* pub $member: $kind,)*
+        }
+
+        /// What was submitted of a job, with what its policies made of it.
+        #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+        pub struct Submitted {
+            $($(#[$attribute])* pub $member: $kind,)*
+        }
+
+        impl From<Submitted> for NewJob {
+            fn from(submitted: Submitted) -> Self {
+                NewJob { $($member: submitted.$member,)* ..NewJob::default() }
+            }
+        }
+
+        impl From<NewJob> for Submitted {
+            fn from(job: NewJob) -> Self {
+                Submitted { $($member: job.$member,)* }
+            }
+        }
+    };
+}
+
+options! {
     /// Its lane; `default` unless named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub queue: Option<String>,
-    /// Its data: any JSON value; `null` unless given.
-    #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Value)]
-    pub payload: Option<Box<RawValue>>,
-    /// Its data when that is no JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload_base64: Option<String>,
-    /// What `payload_base64` holds; `application/octet-stream` unless named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 255)]
-    pub content_type: Option<String>,
     /// How urgent it is; `normal` unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::PriorityName>)]
     pub priority: Option<Priority>,
-    /// Not before this moment of the store's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub run_at: Option<Timestamp>,
-    /// Not before this long after submission; instead of `run_at`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Span>,
     /// Counted executions, the first included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
@@ -87,7 +120,7 @@ pub struct NewJob {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_priority_only: bool,
     /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "data::labels", skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
     /// For following one piece of work through several systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,150 +171,6 @@ pub struct TraceContext {
     pub tracestate: Option<String>,
 }
 
-/// A retry policy. What is left out is the preset's.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Retry {
-    /// What the rest is based on; `standard` unless named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preset: Option<Preset>,
-    /// How the delay grows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<Strategy>,
-    /// The growth of `exponential` from one failure to the next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 1000)]
-    pub multiplier: Option<f64>,
-    /// The first delay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial: Option<Span>,
-    /// No delay is longer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<Span>,
-    /// How the delay is spread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<JitterKind>,
-    /// The fraction of `proportional`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1)]
-    pub jitter_fraction: Option<f64>,
-    /// The categories that are retried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<names::CategoryName>>)]
-    pub retry_on: Option<Vec<Category>>,
-    /// What a lost attempt costs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<names::LostName>)]
-    pub lost: Option<Lost>,
-    /// Whether a job whose lease expired waits its backoff before it may be claimed again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_backoff: Option<bool>,
-    /// Whether an attempt that shutdown interrupted counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interrupts_count: Option<bool>,
-}
-
-/// A ready-made retry policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Preset {
-    /// Exponential from 1 s, doubling, at most 1 h, ± 10 %, 3 attempts.
-    Standard,
-    /// Exponential from 500 ms, doubling, at most 30 s, full jitter, 4 attempts.
-    Responsive,
-}
-
-/// How the delay grows with the number of failures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// Always `initial`.
-    Constant,
-    /// `initial × n`.
-    Linear,
-    /// `initial × multiplier^(n−1)`.
-    Exponential,
-}
-
-/// How the delay is spread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum JitterKind {
-    /// Exactly the computed delay.
-    None,
-    /// The delay, plus or minus up to `jitter_fraction` of it.
-    Proportional,
-    /// Anything from zero to the delay.
-    Full,
-    /// A random walk from `initial`.
-    Decorrelated,
-}
-
-impl Retry {
-    /// The policy; its attempts are the preset's.
-    pub fn into_policy(self) -> Result<RetryPolicy> {
-        let mut policy = match self.preset {
-            None | Some(Preset::Standard) => RetryPolicy::standard(),
-            Some(Preset::Responsive) => RetryPolicy::responsive(),
-        };
-        match (self.strategy, self.multiplier) {
-            (None | Some(Strategy::Exponential), Some(multiplier)) => {
-                policy.strategy = Backoff::Exponential { multiplier };
-            }
-            (Some(Strategy::Exponential), None) => policy.strategy = Backoff::Exponential { multiplier: 2.0 },
-            (Some(_), Some(_)) => return Err(Error::invalid("multiplier", "stands only beside exponential")),
-            (Some(Strategy::Constant), None) => policy.strategy = Backoff::Constant,
-            (Some(Strategy::Linear), None) => policy.strategy = Backoff::Linear,
-            (None, None) => {}
-        }
-        match (self.jitter, self.jitter_fraction) {
-            (None | Some(JitterKind::Proportional), Some(fraction)) => policy.jitter = Jitter::Proportional(fraction),
-            (Some(JitterKind::Proportional), None) => policy.jitter = Jitter::Proportional(0.1),
-            (Some(_), Some(_)) => return Err(Error::invalid("jitter_fraction", "stands only beside proportional")),
-            (Some(JitterKind::None), None) => policy.jitter = Jitter::None,
-            (Some(JitterKind::Full), None) => policy.jitter = Jitter::Full,
-            (Some(JitterKind::Decorrelated), None) => policy.jitter = Jitter::Decorrelated,
-            (None, None) => {}
-        }
-        policy.initial = self.initial.map_or(policy.initial, |span| span.0);
-        policy.max = self.max.map_or(policy.max, |span| span.0);
-        policy.retry_on = self.retry_on.unwrap_or(policy.retry_on);
-        policy.lost = self.lost.unwrap_or(policy.lost);
-        policy.lost_backoff = self.lost_backoff.unwrap_or(policy.lost_backoff);
-        policy.interrupts_count = self.interrupts_count.unwrap_or(policy.interrupts_count);
-        Ok(policy)
-    }
-}
-
-impl From<&RetryPolicy> for Retry {
-    fn from(policy: &RetryPolicy) -> Self {
-        let (strategy, multiplier) = match policy.strategy {
-            Backoff::Constant => (Strategy::Constant, None),
-            Backoff::Linear => (Strategy::Linear, None),
-            Backoff::Exponential { multiplier } => (Strategy::Exponential, Some(multiplier)),
-        };
-        let (jitter, jitter_fraction) = match policy.jitter {
-            Jitter::None => (JitterKind::None, None),
-            Jitter::Proportional(fraction) => (JitterKind::Proportional, Some(fraction)),
-            Jitter::Full => (JitterKind::Full, None),
-            Jitter::Decorrelated => (JitterKind::Decorrelated, None),
-        };
-        Retry {
-            preset: None,
-            strategy: Some(strategy),
-            multiplier,
-            initial: Some(policy.initial.into()),
-            max: Some(policy.max.into()),
-            jitter: Some(jitter),
-            jitter_fraction,
-            retry_on: Some(policy.retry_on.clone()),
-            lost: Some(policy.lost),
-            lost_backoff: Some(policy.lost_backoff),
-            interrupts_count: Some(policy.interrupts_count),
-        }
-    }
-}
-
 /// The places of a call's jobs by their `ref`.
 #[derive(Debug, Default)]
 pub struct Refs(HashMap<String, usize>);
@@ -317,19 +206,97 @@ impl Refs {
 
 impl NewJob {
     /// The job as the library takes it, not yet checked.
-    pub fn into_job(self, refs: &Refs) -> Result<windlass::NewJob> {
-        let NewJob { payload: json, payload_base64: base64, content_type, .. } = self;
-        let payload = data::join("payload", Data { json, base64, content_type })?.unwrap_or_default();
-        let mut job = windlass::NewJob::new(self.job_type, payload);
-        for dependency in &self.depends_on {
-            job = job.depends_on(refs.resolve(dependency)?, dependency.kind);
-        }
-        job = match (self.run_at, self.delay) {
+    pub fn into_job(mut self, refs: &Refs) -> Result<windlass::NewJob> {
+        let payload = data::join("payload", self.take_data())?.unwrap_or_default();
+        let job = windlass::NewJob::new(std::mem::take(&mut self.job_type), payload);
+        let job = match (self.run_at, self.delay) {
             (Some(_), Some(_)) => return Err(Error::invalid("run_at", "and delay exclude each other")),
             (Some(at), None) => job.run_at(at),
             (None, Some(delay)) => job.delay(delay.0),
             (None, None) => job,
         };
+        Submitted::from(self).onto(job, refs)
+    }
+
+    fn take_data(&mut self) -> Data {
+        let (json, base64, content_type) = (self.payload.take(), self.payload_base64.take(), self.content_type.take());
+        Data { json, base64, content_type }
+    }
+
+    /// A checked job as a request that makes the same one; places in the batch become refs `0`, `1`, …
+    pub fn of_spec(spec: &JobSpec) -> Self {
+        let Data { json, base64, content_type } = data::split(&spec.payload);
+        let (run_at, delay) = first_run(spec.options.run_at);
+        let timeouts = &spec.options.timeouts;
+        NewJob {
+            job_type: spec.job_type.to_string(),
+            payload: json,
+            payload_base64: base64,
+            content_type,
+            run_at,
+            delay,
+            // The default one is left to the server, which counts it from the first run.
+            lifetime: (!timeouts.lifetime_from_run_at).then_some(Limit(timeouts.lifetime)),
+            ..NewJob::from(Submitted::of(spec))
+        }
+    }
+
+    /// Checked jobs of one call as a request, with the refs that their dependencies need.
+    pub fn of_specs(specs: &[JobSpec]) -> Vec<Self> {
+        let mut jobs: Vec<NewJob> = specs.iter().map(NewJob::of_spec).collect();
+        for spec in specs {
+            for dependency in &spec.depends_on {
+                if let DependsOn::Batch(place) = dependency.on
+                    && let Some(job) = jobs.get_mut(place)
+                {
+                    job.reference = Some(place.to_string());
+                }
+            }
+        }
+        jobs
+    }
+}
+
+/// The first run that was asked for: as a moment, or as a delay.
+pub(super) fn first_run(run_at: Option<RunAt>) -> (Option<Timestamp>, Option<Span>) {
+    match run_at {
+        None => (None, None),
+        Some(RunAt::At(at)) => (Some(at), None),
+        Some(RunAt::In(delay)) => (None, Some(delay.into())),
+    }
+}
+
+impl Submitted {
+    /// What a checked job says.
+    pub fn of(spec: &JobSpec) -> Self {
+        let options = &spec.options;
+        let idempotency = options.idempotency.as_ref();
+        Submitted {
+            queue: Some(spec.queue.to_string()),
+            priority: Some(spec.priority),
+            max_attempts: Some(options.retry.max_attempts),
+            retry: Some(Retry::from(&options.retry)),
+            execution_timeout: Some(Limit(options.timeouts.execution)),
+            visibility_timeout: Some(options.timeouts.visibility.into()),
+            lifetime: Some(Limit(options.timeouts.lifetime)),
+            idempotency_key: idempotency.map(|idempotency| idempotency.key.clone()),
+            idempotency_scope: idempotency.map(|idempotency| idempotency.scope),
+            idempotency_window: idempotency.map(|idempotency| Limit(idempotency.window)),
+            depends_on: spec.depends_on.iter().map(Dependency::from).collect(),
+            own_priority_only: options.own_priority_only,
+            tags: options.tags.clone(),
+            correlation_id: options.correlation_id.clone(),
+            callback_url: options.callback_url.clone(),
+            trace_context: options.trace_context.as_ref().map(TraceContext::from),
+            cloned_from: options.cloned_from,
+        }
+    }
+
+    /// The job with all of this said, not yet checked.
+    fn onto(self, mut job: windlass::NewJob, refs: &Refs) -> Result<windlass::NewJob> {
+        for dependency in &self.depends_on {
+            job = job.depends_on(refs.resolve(dependency)?, dependency.kind);
+        }
         job = match self.idempotency_key {
             Some(key) => {
                 let window = self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0);
@@ -357,57 +324,41 @@ impl NewJob {
         Ok(self.tags.into_iter().fold(set, |job, (key, value)| job.tag(key, value)))
     }
 
-    /// A checked job as a request that makes the same one; places in the batch become refs `0`, `1`, …
-    pub fn of_spec(spec: &JobSpec) -> Self {
-        let options = &spec.options;
-        let Data { json, base64, content_type } = data::split(&spec.payload);
-        let (run_at, delay) = match options.run_at {
-            None => (None, None),
-            Some(RunAt::At(at)) => (Some(at), None),
-            Some(RunAt::In(delay)) => (None, Some(delay.into())),
-        };
-        let idempotency = options.idempotency.as_ref();
-        NewJob {
-            job_type: spec.job_type.to_string(),
-            reference: None,
-            queue: Some(spec.queue.to_string()),
-            payload: json,
-            payload_base64: base64,
-            content_type,
-            priority: Some(spec.priority),
+    /// What a store kept of a job: it was checked when it came in, perhaps under other limits.
+    pub(super) fn stored(self, job_type: &str, payload: Payload, run_at: Option<RunAt>) -> Result<JobSpec> {
+        let standard = JobOptions::default();
+        let retry = self.retry.map_or(Ok(standard.retry), Retry::into_policy)?;
+        let idempotency = self.idempotency_key.map(|key| Idempotency {
+            key,
+            scope: self.idempotency_scope.unwrap_or_default(),
+            window: self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0),
+        });
+        let options = JobOptions {
             run_at,
-            delay,
-            max_attempts: Some(options.retry.max_attempts),
-            retry: Some(Retry::from(&options.retry)),
-            execution_timeout: Some(Limit(options.timeouts.execution)),
-            visibility_timeout: Some(options.timeouts.visibility.into()),
-            lifetime: Some(Limit(options.timeouts.lifetime)),
-            idempotency_key: idempotency.map(|idempotency| idempotency.key.clone()),
-            idempotency_scope: idempotency.map(|idempotency| idempotency.scope),
-            idempotency_window: idempotency.map(|idempotency| Limit(idempotency.window)),
-            depends_on: spec.depends_on.iter().map(Dependency::from).collect(),
-            own_priority_only: options.own_priority_only,
-            tags: options.tags.clone(),
-            correlation_id: options.correlation_id.clone(),
-            callback_url: options.callback_url.clone(),
-            trace_context: options.trace_context.as_ref().map(TraceContext::from),
-            cloned_from: options.cloned_from,
-        }
-    }
-
-    /// Checked jobs of one call as a request, with the refs that their dependencies need.
-    pub fn of_specs(specs: &[JobSpec]) -> Vec<Self> {
-        let mut jobs: Vec<NewJob> = specs.iter().map(NewJob::of_spec).collect();
-        for spec in specs {
-            for dependency in &spec.depends_on {
-                if let DependsOn::Batch(place) = dependency.on
-                    && let Some(job) = jobs.get_mut(place)
-                {
-                    job.reference = Some(place.to_string());
-                }
-            }
-        }
-        jobs
+            retry: RetryPolicy { max_attempts: self.max_attempts.unwrap_or(retry.max_attempts), ..retry },
+            timeouts: Timeouts {
+                execution: self.execution_timeout.map_or(standard.timeouts.execution, |limit| limit.0),
+                visibility: self.visibility_timeout.map_or(standard.timeouts.visibility, |span| span.0),
+                lifetime: self.lifetime.map_or(standard.timeouts.lifetime, |limit| limit.0),
+                // Its end is in the record; from where it counted matters only to whoever stores it.
+                lifetime_from_run_at: false,
+            },
+            idempotency,
+            own_priority_only: self.own_priority_only,
+            tags: self.tags,
+            correlation_id: self.correlation_id,
+            callback_url: self.callback_url,
+            trace_context: self.trace_context.map(Trace::from),
+            cloned_from: self.cloned_from,
+        };
+        Ok(JobSpec::from_stored(
+            JobType::new(job_type)?,
+            self.queue.map_or_else(|| Ok(QueueName::default()), QueueName::new)?,
+            payload,
+            self.priority.unwrap_or_default(),
+            self.depends_on.into_iter().map(windlass::job::Dependency::try_from).collect::<Result<_>>()?,
+            options,
+        ))
     }
 }
 
@@ -422,8 +373,8 @@ fn set_some<T>(
     }
 }
 
-impl From<&windlass::Dependency> for Dependency {
-    fn from(dependency: &windlass::Dependency) -> Self {
+impl From<&windlass::job::Dependency> for Dependency {
+    fn from(dependency: &windlass::job::Dependency) -> Self {
         let (job, reference) = match dependency.on {
             DependsOn::Job(id) => (Some(id), None),
             DependsOn::Batch(place) => (None, Some(place.to_string())),
@@ -441,5 +392,20 @@ impl From<&Trace> for TraceContext {
 impl From<TraceContext> for Trace {
     fn from(trace: TraceContext) -> Self {
         Trace { parent: trace.traceparent, state: trace.tracestate }
+    }
+}
+
+impl TryFrom<Dependency> for windlass::job::Dependency {
+    type Error = Error;
+
+    fn try_from(dependency: Dependency) -> Result<Self> {
+        let on = match (dependency.job, dependency.reference) {
+            (Some(id), _) => DependsOn::Job(id),
+            (None, reference) => {
+                let place = reference.and_then(|place| place.parse().ok());
+                DependsOn::Batch(place.ok_or_else(|| Error::invalid("depends_on", "names no job"))?)
+            }
+        };
+        Ok(windlass::job::Dependency { on, kind: dependency.kind })
     }
 }

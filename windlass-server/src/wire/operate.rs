@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use windlass::job::{Idempotency, RequeueOptions, Scope, SimpleState, WINDOW_DEFAULT};
 use windlass::store::{
     Act, CALL_MAX, Cursor, Edit as StoredEdit, Filter as StoredFilter, Operated as StoredOperated, Operation, PAGE_MAX,
     Target,
 };
-use windlass::{Error, JobId, JobType, Priority, QueueName, RequeueOptions, Result, State, Timestamp, WorkflowId};
+use windlass::{Error, JobId, JobType, Priority, QueueName, Result, State, Timestamp, WorkflowId};
 
 use super::problem::Problem;
-use super::{data, names};
+use super::{Limit, data, names};
 
 /// Which jobs; every condition that is set must hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -21,6 +22,10 @@ pub struct Filter {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<names::StateName>)]
     pub state: Vec<State>,
+    /// In one of these of the four states for simple tools; not beside `state`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<names::SimpleStateName>)]
+    pub simple_state: Vec<SimpleState>,
     /// In this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
@@ -28,7 +33,7 @@ pub struct Filter {
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub job_type: Option<String>,
     /// With all of these tags.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "data::labels", skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
     /// Of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +71,7 @@ pub struct Edit {
     #[schema(value_type = Option<names::PriorityName>)]
     pub priority: Option<Priority>,
     /// New tags in place of the old.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "data::maybe_labels", skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
     /// A new correlation id, or none.
     #[serde(default, deserialize_with = "data::cleared", skip_serializing_if = "Option::is_none")]
@@ -107,6 +112,23 @@ pub struct Requeue {
     /// Why.
     #[serde(default)]
     pub reason: String,
+}
+
+/// Copies a job. Without a key the copy has none.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CloneJob {
+    /// The copy's own idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256)]
+    pub idempotency_key: Option<String>,
+    /// Among which jobs the key is unique; those of the same type unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::ScopeName>)]
+    pub idempotency_scope: Option<Scope>,
+    /// How long the key holds; 24 h unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_window: Option<Limit>,
 }
 
 /// Why an operator acts.
@@ -216,8 +238,14 @@ impl TryFrom<Filter> for StoredFilter {
     type Error = Error;
 
     fn try_from(filter: Filter) -> Result<Self> {
+        let simple = &filter.simple_state;
+        let states = match (filter.state.is_empty(), simple.is_empty()) {
+            (_, true) => filter.state,
+            (true, false) => State::ALL.into_iter().filter(|state| simple.contains(&state.simple())).collect(),
+            (false, false) => return Err(Error::invalid("simple_state", "and state exclude each other")),
+        };
         Ok(StoredFilter {
-            states: filter.state,
+            states,
             queue: filter.queue.map(QueueName::new).transpose()?,
             job_type: filter.job_type.map(JobType::new).transpose()?,
             tags: filter.tags,
@@ -236,6 +264,7 @@ impl From<&StoredFilter> for Filter {
     fn from(filter: &StoredFilter) -> Self {
         Filter {
             state: filter.states.clone(),
+            simple_state: Vec::new(),
             queue: filter.queue.as_ref().map(ToString::to_string),
             job_type: filter.job_type.as_ref().map(ToString::to_string),
             tags: filter.tags.clone(),
@@ -246,6 +275,22 @@ impl From<&StoredFilter> for Filter {
             created_after: filter.created_from,
             created_before: filter.created_before,
             ended_before: filter.ended_before,
+        }
+    }
+}
+
+impl CloneJob {
+    /// The key that the copy shall have.
+    pub fn idempotency(self) -> Result<Option<Idempotency>> {
+        let stray = self.idempotency_scope.is_some() || self.idempotency_window.is_some();
+        match self.idempotency_key {
+            None if stray => Err(Error::invalid("idempotency_key", "is missing beside its scope or window")),
+            None => Ok(None),
+            Some(key) => Ok(Some(Idempotency {
+                key,
+                scope: self.idempotency_scope.unwrap_or_default(),
+                window: self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0),
+            })),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use windlass::{Error, JobId, Stale, State};
+use windlass::job::Stale;
+use windlass::{Error, JobId, State};
 
 use super::{Span, names};
 
@@ -216,9 +217,10 @@ impl Problem {
             },
             Error::Conflict(why) => Problem::new(Kind::CONFLICT, why),
             Error::Unauthorized(why) => Problem::new(Kind::UNAUTHORIZED, why),
-            Error::StoreUnavailable { attempted, problem, known, .. } => Problem {
+            // What the database says of itself is for the server's log.
+            Error::StoreUnavailable { attempted, known, .. } => Problem {
                 outcome: outcome(*known),
-                ..Problem::new(Kind::STORE_UNAVAILABLE, format!("cannot {attempted}: {problem}"))
+                ..Problem::new(Kind::STORE_UNAVAILABLE, format!("cannot {attempted}: the store is not available now"))
             },
             Error::SubmissionTimeout { after } => {
                 Problem { outcome: outcome(false), waited: Some((*after).into()), ..of(Kind::SUBMISSION_TIMEOUT) }
@@ -327,6 +329,7 @@ const FIELDS: &[&str] = &[
     "leases",
     "lifetime",
     "limit",
+    "looked",
     "max",
     "max_attempts",
     "missed",
@@ -347,6 +350,7 @@ const FIELDS: &[&str] = &[
     "saves",
     "server",
     "settlements",
+    "simple_state",
     "slots",
     "snooze",
     "spawn",

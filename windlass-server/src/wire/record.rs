@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use windlass::job::WorkerId;
 use windlass::store::{
     ActRecord, Cursor, JobEvent, JobEventKind, QueueRecord, ServedQueue as StoredServed, Totals as StoredTotals, Wake,
     WorkerRecord, WorkerReport as StoredReport,
 };
 use windlass::workflow::{WorkflowRecord, WorkflowState};
-use windlass::{DependsOn, Error, JobId, JobType, QueueName, Result, State, Timestamp, WorkerId, WorkflowId};
+use windlass::{Error, JobId, JobType, QueueName, Result, State, Timestamp, WorkflowId};
 
 use super::names;
-use super::new_job::Dependency;
 
 /// How many jobs are in each state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -191,7 +191,7 @@ pub struct Edge {
     pub to: JobId,
     /// What counts as done.
     #[schema(value_type = names::DependencyKindName)]
-    pub kind: windlass::DependencyKind,
+    pub kind: windlass::job::DependencyKind,
 }
 
 /// Something that happened to a job.
@@ -269,17 +269,6 @@ pub struct RecordedAct {
     /// Why, in their words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-}
-
-pub(super) fn stored_dependency(dependency: Dependency) -> Result<windlass::Dependency> {
-    let on = match (dependency.job, dependency.reference) {
-        (Some(id), _) => DependsOn::Job(id),
-        (None, reference) => {
-            let place = reference.and_then(|place| place.parse().ok());
-            DependsOn::Batch(place.ok_or_else(|| Error::invalid("depends_on", "names no job"))?)
-        }
-    };
-    Ok(windlass::Dependency { on, kind: dependency.kind })
 }
 
 impl From<StoredTotals> for Totals {

@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use windlass::schedule::{Cron, Missed as StoredMissed, Overlap, ScheduleRecord, ScheduleSpec, Timing};
+use windlass::job::Limits;
+use windlass::schedule::{
+    Cron, FiringError as Refused, Missed as StoredMissed, Overlap, ScheduleRecord, ScheduleSpec, Timing,
+};
 use windlass::store::ScheduleEdited;
-use windlass::{Client, Error, JobId, Limits, Policies, Result, Timestamp};
+use windlass::{Client, Error, JobId, Policies, Result, Timestamp};
 
 use super::new_job::{NewJob, Refs};
 use super::{Span, names};
@@ -94,6 +97,19 @@ pub struct Schedule {
     pub last_job: Option<JobId>,
     /// How often it fired.
     pub fired: u64,
+    /// Why its newest firing made no job; absent once one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<FiringError>,
+}
+
+/// A firing that was refused.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FiringError {
+    /// When it was tried.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// Why it was refused.
+    pub message: String,
 }
 
 /// A schedule that was triggered, and the job that it fired.
@@ -220,6 +236,7 @@ impl From<&ScheduleRecord> for Schedule {
             last_slot: record.last_slot,
             last_job: record.last_job,
             fired: record.fired,
+            last_error: record.last_error.clone().map(|error| FiringError { at: error.at, message: error.message }),
         }
     }
 }
@@ -229,7 +246,7 @@ impl TryFrom<Schedule> for ScheduleRecord {
 
     fn try_from(schedule: Schedule) -> Result<Self> {
         // What is stored was checked; its payload may be as large as the server allows.
-        let limits = Limits::with_payload_bytes(windlass::PAYLOAD_BYTES_MAX)?;
+        let limits = Limits::with_payload_bytes(windlass::job::PAYLOAD_BYTES_MAX)?;
         Ok(ScheduleRecord {
             spec: schedule.schedule.into_spec(&limits, &Policies::default())?,
             version: schedule.version,
@@ -240,6 +257,7 @@ impl TryFrom<Schedule> for ScheduleRecord {
             last_slot: schedule.last_slot,
             last_job: schedule.last_job,
             fired: schedule.fired,
+            last_error: schedule.last_error.map(|error| Refused { at: error.at, message: error.message }),
         })
     }
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use windlass::client::{Ended, Report};
+use windlass::job::{LeaseKey, LeaseToken, Outcome as StoredOutcome, Settlement as StoredSettlement, Stale};
 use windlass::store::Settled as StoredSettled;
-use windlass::{
-    Category, Client, Error, Failure as Said, JobId, Lease, LeaseToken, Outcome as StoredOutcome, Random, Result,
-    Settlement as StoredSettlement, Stale, State, Timestamp,
-};
+use windlass::{Category, Client, Error, Failure as Said, JobId, Result, State, Timestamp};
 
 use super::data::{self, Data};
 use super::names;
@@ -148,25 +147,25 @@ pub enum SettledStatus {
 }
 
 impl Settlement {
-    /// The settlement that the lease holder makes of its lease.
-    pub fn decide(self, lease: Lease, client: &Client, random: Random<'_>) -> Result<StoredSettlement> {
+    /// What the lease holder says, as the library takes it.
+    pub fn report(self, client: &Client) -> Result<Report> {
         self.check_members()?;
         let Settlement { result: json, result_base64: base64, result_content_type: content_type, .. } = self;
-        let said = match self.outcome {
-            SettleOutcome::Completed => lease.complete(data::join("result", Data { json, base64, content_type })?),
+        let ended = match self.outcome {
+            SettleOutcome::Completed => Ended::Completed(data::join("result", Data { json, base64, content_type })?),
             SettleOutcome::Failed | SettleOutcome::DeadLettered => {
                 let failure = self.failure.ok_or_else(|| Error::invalid("failure", "is missing"))?;
-                lease.fail(failure.said(self.outcome == SettleOutcome::DeadLettered), random)
+                Ended::Failed(failure.said(self.outcome == SettleOutcome::DeadLettered))
             }
             SettleOutcome::Snoozed => {
-                lease.snooze(self.snooze.ok_or_else(|| Error::invalid("snooze", "is missing"))?.0)
+                Ended::Snoozed(self.snooze.ok_or_else(|| Error::invalid("snooze", "is missing"))?.0)
             }
-            SettleOutcome::Cancelled => lease.cancel(),
-            SettleOutcome::Released => lease.release(),
-            SettleOutcome::Interrupted => lease.interrupt(),
+            SettleOutcome::Cancelled => Ended::Cancelled,
+            SettleOutcome::Released => Ended::Released,
+            SettleOutcome::Interrupted => Ended::Interrupted,
         };
-        said.check(client.limits_in_force())?;
-        if self.spawn.is_empty() { Ok(said) } else { said.spawn(check_jobs(self.spawn, client)?) }
+        let lease = LeaseKey { job: self.id, token: self.token };
+        Ok(Report { lease, ended, spawn: check_jobs(self.spawn, client)? })
     }
 
     /// Refuses members that mean nothing beside the outcome: they would be lost in silence.

@@ -12,16 +12,19 @@ use proptest::sample::select;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
+use windlass::job::{
+    AttemptId, Backoff, CancelAsked as StoredCancel, Dependency as StoredDependency, DependencyKind, DependsOn,
+    FailureRecord, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo, LeaseKey, LeaseToken,
+    Limits, Lost, Outcome as Ended, Progress as StoredProgress, Reason as StoredReason, ReasonKind, RequeueOptions,
+    RunAt, Scope, Stale, Timeouts, TraceContext as Trace, WorkerId,
+};
 use windlass::store::{Act, Edit as StoredEdit, Filter as StoredFilter, Operation, Save as StoredSave, Target};
 use windlass::{
-    AttemptId, Backoff, CancelAsked as StoredCancel, Category, Client, Dependency as StoredDependency, DependencyKind,
-    DependsOn, Error, Failure as Said, FailureRecord, Firing as StoredFiring, Idempotency, Jitter, JobId, JobOptions,
-    JobRecord, JobSpec, JobType, LeaseInfo, LeaseKey, LeaseToken, Limits, Lost, Outcome as Ended, Payload, Policies,
-    Priority, Progress as StoredProgress, QueueName, Reason as StoredReason, ReasonKind, RequeueOptions, RetryPolicy,
-    RunAt, Scope, Stale, State, Timeouts, Timestamp, TraceContext as Trace, WorkerId, WorkflowId,
+    Category, Client, Error, Failure as Said, JobId, JobRecord, JobType, Payload, Policies, Priority, QueueName,
+    RetryPolicy, State, Timestamp, WorkflowId,
 };
 
-use super::{Job, LogLine, NewJob, NewOperation, Problem, Refs, Save, Settle, Settlement};
+use super::{Edit, Filter, Job, LogLine, NewJob, NewOperation, Problem, Refs, Save, Settle, Settlement};
 
 /// Through JSON text and back.
 fn through<T: Serialize + DeserializeOwned>(value: &T) -> T {
@@ -81,6 +84,7 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
             lost,
             lost_backoff,
             interrupts_count,
+            retry_after_max: more.max(Duration::from_secs(1)),
         },
     )
 }
@@ -97,6 +101,7 @@ fn options() -> impl Strategy<Value = JobOptions> {
         execution: execution.map(Duration::from_millis),
         visibility: Duration::from_millis(visibility),
         lifetime: None,
+        lifetime_from_run_at: false,
     });
     let run_at = prop_oneof![time().prop_map(RunAt::At), duration().prop_map(RunAt::In)];
     let tags = btree_map(name(), "[ -~]{0,20}", 0..4);
@@ -305,7 +310,7 @@ fn running() -> (JobRecord, LeaseToken) {
 #[test]
 fn a_settlement_decides_the_same_on_the_other_side() {
     let failure = || Said::new(Category::Temporary, Some("c".into()), "m").with_causes(["x", "y"]);
-    type Decide = fn(windlass::Lease, Said) -> windlass::Settlement;
+    type Decide = fn(windlass::job::Lease, Said) -> windlass::job::Settlement;
     let decisions: [(Ended, Decide); 7] = [
         (Ended::Completed, |lease, _| lease.complete(Some(Payload::default()))),
         (Ended::Failed, |lease, failure| lease.fail(failure, &mut || 0.3)),
@@ -318,10 +323,11 @@ fn a_settlement_decides_the_same_on_the_other_side() {
     let client = Client::in_memory();
     for (outcome, decide) in decisions {
         let (record, token) = running();
-        let settlement = decide(windlass::Lease::granted(&record, token), failure());
+        let settlement = decide(windlass::job::Lease::granted(&record, token), failure());
         let wire = through(&Settlement::of(&settlement));
         // Another random number on this side must change nothing: the holder has drawn.
-        let back = wire.decide(windlass::Lease::granted(&record, token), &client, &mut || 0.9).expect("valid");
+        let report = wire.report(&client).expect("valid");
+        let back = report.decide(windlass::job::Lease::granted(&record, token), &mut || 0.9).expect("valid");
         assert_eq!(back.outcome(), outcome);
         assert_eq!(back.key(), settlement.key());
         assert_eq!(back.result(), settlement.result());
@@ -329,7 +335,7 @@ fn a_settlement_decides_the_same_on_the_other_side() {
             let (is, should) = (back.verdict(cancel_asked), settlement.verdict(cancel_asked));
             assert_eq!((is.event, is.delay, is.counted), (should.event, should.delay, should.counted), "{outcome:?}");
             let kept =
-                |verdict: &windlass::Verdict| verdict.failure.as_ref().map(|said| said.recorded(Timestamp::EPOCH));
+                |verdict: &windlass::job::Verdict| verdict.failure.as_ref().map(|said| said.recorded(Timestamp::EPOCH));
             assert_eq!(kept(is), kept(should), "{outcome:?}");
         }
     }
@@ -368,6 +374,30 @@ fn what_the_store_said_of_itself_is_not_told() {
     let error = Error::store("read a row", "password=hunter2 in /var/lib");
     let text = serde_json::to_string(&Problem::of(&error)).expect("JSON");
     assert!(!text.contains("hunter2"), "{text}");
+    let problem = "too many connections for role \"app\"".to_owned();
+    let error = Error::StoreUnavailable { attempted: "claim jobs".into(), problem, known: true, source: None };
+    let told = Problem::of(&error);
+    assert_eq!(told.detail, "cannot claim jobs: the store is not available now");
+}
+
+#[test]
+fn a_label_that_is_given_twice_is_refused() {
+    for text in [r#"{"type":"t","tags":{"a":"1","b":"2","a":"3"}}"#, r#"{"type":"t","tags":{"a":"1","a":"1"}}"#] {
+        let error = serde_json::from_str::<NewJob>(text).expect_err(text).to_string();
+        assert!(error.contains("\"a\" is given twice"), "{error}");
+    }
+    assert!(serde_json::from_str::<Edit>(r#"{"tags":{"a":"1","a":"3"}}"#).is_err());
+    let edit: Edit = serde_json::from_str(r#"{"tags":{"a":"1"}}"#).expect("an edit");
+    assert_eq!(edit.tags.map(|tags| tags.len()), Some(1));
+    assert!(serde_json::from_str::<Edit>(r#"{"tags":null}"#).expect("an edit").tags.is_none());
+}
+
+#[test]
+fn the_four_states_stand_for_the_nine() {
+    let filter = |text| StoredFilter::try_from(serde_json::from_str::<Filter>(text).expect("a filter"));
+    let ready = filter(r#"{"simple_state":["ready"]}"#).expect("valid").states;
+    assert_eq!(ready, [State::Pending, State::Delayed, State::Scheduled, State::Retrying]);
+    assert!(filter(r#"{"simple_state":["ready"],"state":["failed"]}"#).is_err());
 }
 
 #[test]

@@ -96,7 +96,6 @@ Every command as `--help` prints it. This page is printed from the binary by `wi
 | 6 | unreachable |
 | 7 | a wait timed out |
 | 8 | waited for a job that ended badly |
-| 9 | a check did too little to prove anything |
 | 130 | interrupted |
 ";
 

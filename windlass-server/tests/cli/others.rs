@@ -196,7 +196,7 @@ fn tokens_and_secrets_are_made() {
     insta::assert_snapshot!(told.lines().map(line).collect::<Vec<_>>().join("\n"));
 }
 
-/// What goes on until it is stopped is refused here before it begins; tests/serving and tests/torture let it run.
+/// What goes on until it is stopped is refused here before it begins; tests/serving lets it run.
 #[test]
 fn what_cannot_begin_says_why() {
     let bench = Bench::empty();
@@ -212,8 +212,27 @@ fn what_cannot_begin_says_why() {
         &["worker", "--exec", "no-such-program"],
         &["worker", "--exec", "true", "--queue", "mail=many"],
         &["worker", "--url", "ftp://example.com"],
-        &["torture", "--server", "http://127.0.0.1:9"],
         &["bench", "nothing"],
         &["bench", "enqueue", "--store", "redis:"],
     ]));
+}
+
+/// L6, M4: who looks after a store is told what others may read.
+#[test]
+fn l6_the_doctor_sees_what_others_may_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::seeded();
+    let config =
+        format!("store = {:?}\n[webhooks]\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]\n", bench.url());
+    std::fs::write(bench.path("windlass.toml"), config).expect("written");
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(bench.path(name), std::fs::Permissions::from_mode(mode)).expect("changed");
+    };
+    for (rights, told) in [(0o644, true), (0o600, false)] {
+        mode("windlass.toml", rights);
+        mode("jobs.db", rights);
+        let said = bench.run(&["doctor", "--config", "windlass.toml"]).stdout;
+        assert_eq!(said.contains("secrets of webhooks"), told, "{said}");
+        assert_eq!(said.contains("every payload in it"), told, "{said}");
+    }
 }

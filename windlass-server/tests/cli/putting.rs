@@ -27,7 +27,8 @@ fn what_cannot_be_enqueued_is_refused() {
         &["enqueue", "email.send", "--payload", "@missing.json"],
         &["enqueue", "email.send", "--delay", "soon"],
         &["enqueue", "email.send", "--run-at", "tomorrow"],
-        &["enqueue", "email.send", "--run-at", "2999-01-01T00:00:00Z"],
+        // The default lifetime would count from that moment; only one that is named can be too short.
+        &["enqueue", "email.send", "--run-at", "2999-01-01T00:00:00Z", "--lifetime", "7d"],
         &["enqueue", "email.send", "--tag", "novalue"],
         &["enqueue", "email.send", "--after", "00000000-0000-4000-8000-000000000000"],
         &["enqueue", "email.send", "--callback-url", "https://user:pw@example.com/"],

@@ -157,3 +157,27 @@ fn a_server_that_refuses_is_told_apart() {
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.stderr.contains("WINDLASS_TOKEN") && !ran.stderr.contains("hunter2"), "{ran:?}");
 }
+
+/// L18: a hostile server cannot fill the memory of whoever asks it.
+#[test]
+fn l18_an_answer_that_is_far_too_large_is_not_read() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            std::thread::spawn(move || {
+                let mut asked = [0; 4096];
+                let _ = stream.read(&mut asked);
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 300000000\r\n\r\n";
+                let _ = stream.write_all(head.as_bytes());
+                let chunk = vec![b'x'; 1 << 20];
+                while stream.write_all(&chunk).is_ok() {}
+            });
+        }
+    });
+    let ran = Bench::empty().run(&["jobs", "list", "--server", &url]);
+    assert_ne!(ran.code, 0);
+    assert!(ran.stderr.contains("larger than any"), "{}", ran.stderr);
+}

@@ -8,15 +8,15 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use windlass::clock::{Clock, SystemClock};
+use windlass::job::Lease;
 use windlass::job::{Failure, Progress, RetryPolicy, Settlement, WorkerId};
 use windlass::schedule::{ScheduleSpec, Timing};
-use windlass::store::sqlite::{SqliteOptions, SqliteStore};
 use windlass::store::{
     Act, ClaimRequest, Claimed, Operation, Save, ScheduleEdit, ServedQueue, Store, Target, WorkerReport,
 };
-use windlass::{
-    Client, Clock, JobId, Lease, ManualClock, NewJob, Payload, Priority, QueueName, SystemClock, Timestamp, Workflow,
-};
+use windlass::store::{SqliteOptions, SqliteStore};
+use windlass::{Client, JobId, ManualClock, NewJob, Payload, Priority, QueueName, Timestamp, Workflow};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const HALF: Duration = Duration::from_secs(43_200);
@@ -363,6 +363,9 @@ fn scrub(text: &str, names: &HashMap<String, String>) -> String {
         } else if fits(TIME) {
             scrubbed.push_str("[time]");
             TIME.len()
+        } else if fits(SECOND) {
+            scrubbed.push_str("[time]");
+            SECOND.len()
         } else if let Some((taken, shown)) = span(rest, &scrubbed) {
             scrubbed.push_str(shown);
             taken
@@ -389,6 +392,7 @@ fn narrowed(text: &str) -> String {
 
 const UUID: &str = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 const TIME: &str = "0000-00-00T00:00:00.000000Z";
+const SECOND: &str = "0000-00-00T00:00:00Z";
 
 /// Whether text begins like a pattern, in which `x` is a hexadecimal digit and `0` a digit.
 fn matches(text: &str, pattern: &str) -> bool {

@@ -15,10 +15,9 @@ use crate::schema::Known;
 use crate::texts;
 
 /// What the page of commands promises.
-const ENDS: [i32; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130];
+const ENDS: [i32; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 130];
 /// What would not end by itself, or take long.
-const ENDLESS: [&str; 9] =
-    ["run", "worker", "top", "bench", "torture", "watch", "wait", "demo-worker", "torture-process"];
+const ENDLESS: [&str; 7] = ["run", "worker", "top", "bench", "watch", "wait", "demo-worker"];
 
 struct Place {
     folder: TempDir,

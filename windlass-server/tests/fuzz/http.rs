@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tower::ServiceExt;
 use windlass::Client;
-use windlass::store::sqlite::SqliteOptions;
+use windlass::store::SqliteOptions;
 use windlass::store::{MemoryStore, PostgresOptions, PostgresStore, Store};
 use windlass_server::api::{self, ApiState};
 use windlass_server::wire::Kind;

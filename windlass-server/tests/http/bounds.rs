@@ -27,10 +27,12 @@ async fn numbers_in_a_query_are_bounded() {
     let parameters = [
         ("/v1/jobs?limit=", 1_u64, 1000_u64, "limit"),
         ("/v1/jobs/count?cap=", 1, 1_000_000_000, "cap"),
+        ("/v1/jobs/count?looked=", 1, 100_000, "looked"),
         ("/v1/acts?limit=", 1, 1000, "limit"),
         ("/v1/workflows?limit=", 1, 1000, "limit"),
         ("/v1/schedules?limit=", 1, 1000, "limit"),
         ("/v1/events/page?limit=", 1, 1000, "limit"),
+        ("/v1/queues?limit=", 1, 1000, "limit"),
         ("/v1/schedules/s/next?n=", 1, 100, "n"),
     ];
     for (path, least, most, field) in parameters {
@@ -132,7 +134,8 @@ async fn members_of_a_job_are_bounded() {
         ("max_attempts", json!(101)),
         ("max_attempts", json!(-1)),
         ("max_attempts", json!(1u64 << 40)),
-        ("delay", json!("8d")),
+        // The default lifetime counts from the first run, so only the limit of ten years refuses a delay alone.
+        ("delay", json!("4000d")),
         ("execution_timeout", json!("0s")),
         ("visibility_timeout", json!("0s")),
         ("visibility_timeout", json!("none")),
@@ -144,6 +147,7 @@ async fn members_of_a_job_are_bounded() {
         ("retry", json!({ "initial": "2h" })),
         ("retry", json!({ "max": "367d" })),
         ("retry", json!({ "retry_on": ["permanent"] })),
+        // No moment lies after it, so that every lifetime ends there.
         ("run_at", json!("9999-12-31T23:59:59Z")),
         ("priority", json!("urgent")),
         ("priority", json!(0)),

@@ -109,7 +109,8 @@ async fn a_claim_that_waits_ends_when_the_server_stops() {
         tokio::task::yield_now().await;
         server.stopping.cancel();
     });
-    assert_eq!(answer.ok(), json!({ "jobs": [] }));
+    // The answer also says how long it waited, which is not what this is about.
+    assert_eq!(answer.ok()["jobs"], json!([]));
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! The HTTP API, beyond what the conformance suite reaches through it: problems, limits, streams, waits, bulk work.
 
+mod bounded;
 mod bounds;
 mod documents;
 mod leases;
 mod operators;
 mod outcomes;
+mod page;
 mod problems;
 mod schedules;
 mod streams;

@@ -114,7 +114,8 @@ async fn a_list_is_narrowed_by_every_condition() {
         let page = server.get(&format!("/v1/jobs?{condition}")).await.ok();
         assert_eq!(page["items"].as_array().map(Vec::len), Some(count), "{condition}");
         let counted = server.get(&format!("/v1/jobs/count?{condition}")).await.ok();
-        assert_eq!(counted, json!({ "count": count, "capped": false }), "{condition}");
+        // How many rows it looked at depends on what the store keeps.
+        assert_eq!((&counted["count"], &counted["capped"]), (&json!(count), &json!(false)), "{condition}");
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
+use windlass::job::Limits;
 use windlass::store::Store;
 use windlass::workflow::Submission;
-use windlass::{Client, Error, Limits, NewJob, Payload, Policies};
+use windlass::{Client, Error, NewJob, Payload, Policies};
 use windlass_server::api::{self, ApiState};
 use windlass_server::remote::HttpStore;
 

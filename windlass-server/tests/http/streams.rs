@@ -73,6 +73,21 @@ async fn hints_tell_of_queues_and_ends() {
 }
 
 #[tokio::test]
+async fn hints_are_only_of_the_queues_that_are_named() {
+    let server = Server::new();
+    let url = format!("http://{}/v1/wakes?queue=q&queue=r", server.listen().await);
+    let hints = follow(&url, None, 2, async || {
+        for queue in ["other", "q", "other", "r"] {
+            server.submit(json!({ "type": "a", "queue": queue })).await;
+            server.post(&format!("/v1/queues/{queue}/purge"), json!(null)).await.ok();
+        }
+    })
+    .await;
+    let told: Vec<_> = hints.iter().map(|(_, _, hint)| hint["queue"].as_str()).collect();
+    assert_eq!(told, [Some("q"), Some("r")]);
+}
+
+#[tokio::test]
 async fn streams_end_when_the_server_stops() {
     let server = Server::new();
     let url = format!("http://{}/v1/events", server.listen().await);

@@ -177,3 +177,36 @@ fn ports_and_probes_are_the_servers() {
     let probes: Vec<_> = kubernetes.lines().filter_map(|line| line.trim().strip_prefix("path: ")).collect();
     assert_eq!(probes, ["/healthz", "/readyz"]);
 }
+
+/// What is published holds the licences and a README of its own, and nothing that only our tests need.
+#[test]
+fn the_packages_hold_what_they_need() {
+    for (package, files) in
+        [("windlass", &["src/lib.rs", "examples/first_job.rs"][..]), ("windlass-server", &["src/main.rs"])]
+    {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["package", "--list", "--allow-dirty", "--offline", "-p", package]).current_dir(folder().join(".."));
+        let listed = cargo.output().expect("cargo runs");
+        assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+        let listed = String::from_utf8(listed.stdout).expect("text");
+        let holds = |wanted: &str| listed.lines().any(|line| line == wanted);
+        for wanted in ["LICENSE-MIT", "LICENSE-APACHE", "README.md", "Cargo.toml"].iter().chain(files) {
+            assert!(holds(wanted), "{package} lacks {wanted}");
+        }
+        assert!(!listed.lines().any(|line| line.starts_with("tests/")), "{package} ships our tests");
+    }
+}
+
+/// What the registry shows of a package, and how it is documented there.
+#[test]
+fn the_packages_say_what_they_are() {
+    for package in ["windlass", "windlass-server"] {
+        let manifest =
+            std::fs::read_to_string(folder().join("..").join(package).join("Cargo.toml")).expect("a manifest");
+        for key in ["description = ", "keywords = ", "categories = ", "documentation = ", "readme = \"README.md\""] {
+            assert!(manifest.contains(key), "{package}: {key}");
+        }
+    }
+    let library = std::fs::read_to_string(folder().join("../windlass/Cargo.toml")).expect("a manifest");
+    assert!(library.contains("[package.metadata.docs.rs]\nall-features = true"));
+}

@@ -293,3 +293,157 @@ async fn a_url_runs_jobs_and_its_status_decides() {
     let failure = reaches(&client, slow, State::DeadLetter).await.failure.expect("a failure");
     assert_eq!(failure.category, Category::Timeout);
 }
+
+/// M3: a program sees none of Windlass's secrets, unless they are named; with `--clean-env`, nobody else's either.
+#[tokio::test(flavor = "multi_thread")]
+async fn m3_programs_see_no_secrets() {
+    let place = Place::new();
+    let client = place.client().await;
+    let print = "cat >/dev/null; env | sed 's/=.*//' | sort | tr '\\n' ' ' | sed 's/.*/\"&\"/'";
+    let program = script(place.folder.path(), "handler", print);
+    let program = program.to_str().expect("a plain path");
+    for (more, hidden, shown) in [
+        (&[][..], &["WINDLASS_TOKEN", "WINDLASS_STORE", "WINDLASS_WEBHOOK_SECRETS"][..], &["AWS_KEY", "PATH"][..]),
+        (&["--clean-env"], &["WINDLASS_TOKEN", "WINDLASS_STORE", "AWS_KEY"], &["PATH", "WINDLASS_JOB_ID"]),
+        (&["--clean-env", "--env", "AWS_KEY"], &["WINDLASS_TOKEN"], &["AWS_KEY"]),
+        (&["--env", "WINDLASS_TOKEN"], &["WINDLASS_STORE"], &["WINDLASS_TOKEN"]),
+    ] {
+        let mut command = crate::support::windlass();
+        command.args(["worker", "--exec", program]).args(more).current_dir(place.folder.path());
+        command.env("WINDLASS_STORE", place.store()).env("WINDLASS_TOKEN", "t").env("AWS_KEY", "k");
+        command.env("WINDLASS_WEBHOOK_SECRETS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let _worker = Process::start(command);
+        let id = enqueue(&client, quick("t", "1")).await;
+        let names: String = reaches(&client, id, State::Completed).await.result.expect("names").decode().expect("text");
+        let names: Vec<_> = names.split_whitespace().collect();
+        assert!(hidden.iter().all(|name| !names.contains(name)), "{more:?}: {names:?}");
+        assert!(shown.iter().all(|name| names.contains(name)), "{more:?}: {names:?}");
+    }
+}
+
+/// M15: a closed terminal is a stop in order, not a sudden death with programs left behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn m15_a_hangup_stops_a_worker_in_order() {
+    let place = Place::new();
+    let client = place.client().await;
+    let mut worker = worker(&place, "cat >/dev/null; touch begun; sleep 2; echo 7", &[]);
+    let id = enqueue(&client, quick("t", "1")).await;
+    until("it runs", || place.path("begun").exists());
+    worker.signal("HUP");
+    assert_eq!(worker.wait().code(), Some(0), "{}", worker.err());
+    let job = client.job(id).await.expect("a job");
+    assert_eq!((job.state, job.attempt), (State::Completed, 1));
+}
+
+/// L14: what a program moved into a session of its own ends with its attempt, unless that succeeds.
+#[tokio::test(flavor = "multi_thread")]
+async fn l14_nothing_of_a_failed_attempt_is_left_running() {
+    let place = Place::new();
+    let client = place.client().await;
+    let text = r#"cat >/dev/null
+        setsid sh -c 'echo $$ > escaped; exec sleep 600' &
+        sh -c 'echo $$ > stayed; exec sleep 600' &
+        while [ ! -s escaped ] || [ ! -s stayed ]; do sleep 0.05; done
+        [ "$WINDLASS_JOB_TYPE" = hangs ] && sleep 600
+        exit 65"#;
+    let _worker = worker(&place, text, &["--kill-after", "1s"]);
+    for (job_type, state) in [("fails", State::Failed), ("hangs", State::DeadLetter)] {
+        let job = quick(job_type, "1").execution_timeout(Duration::from_secs(2));
+        let job = job.retry(RetryPolicy { max_attempts: 1, ..RetryPolicy::standard() });
+        let id = enqueue(&client, job).await;
+        reaches(&client, id, state).await;
+        for name in ["escaped", "stayed"] {
+            let pid = std::fs::read_to_string(place.path(name)).expect("a process").trim().to_owned();
+            until(&format!("{job_type}: {name} has ended"), || {
+                let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                state.is_empty() || state.contains(") Z ")
+            });
+            std::fs::remove_file(place.path(name)).expect("removed");
+        }
+    }
+}
+
+/// M15: the program of a worker that was killed does not run beside the one that takes its job over.
+#[tokio::test(flavor = "multi_thread")]
+async fn m15_what_a_killed_worker_left_running_ends_before_the_job_runs_again() {
+    let place = Place::new();
+    let client = place.client().await;
+    let text = r#"cat >/dev/null
+        if [ "$WINDLASS_JOB_ATTEMPT" = 1 ]; then echo $$ > first; exec sleep 600; fi
+        if kill -0 "$(cat first)" 2>/dev/null && ! grep -q ') Z ' /proc/"$(cat first)"/stat; then echo '"both"'; else echo '"alone"'; fi"#;
+    let first = worker(&place, text, &["--lease", "1s"]);
+    let id = enqueue(&client, quick("t", "1")).await;
+    until("it runs", || std::fs::read_to_string(place.path("first")).is_ok_and(|text| text.ends_with('\n')));
+    first.signal("KILL");
+    drop(first);
+    let program = place.path("handler");
+    let _second = place.start(&["worker", "--exec", program.to_str().expect("a plain path")]);
+    let told: String = reaches(&client, id, State::Completed).await.result.expect("a word").decode().expect("text");
+    assert_eq!(told, "alone");
+}
+
+/// L16: headers can be kept in a file, and calls be signed.
+#[tokio::test(flavor = "multi_thread")]
+async fn l16_headers_come_from_a_file_and_calls_are_signed() {
+    let place = Place::new();
+    let client = place.client().await;
+    let seen: Arc<Mutex<Vec<HeaderMap>>> = Arc::default();
+    let into = Arc::clone(&seen);
+    let app = Router::new().route(
+        "/",
+        post(move |headers: HeaderMap| {
+            into.lock().expect("lock").push(headers);
+            async { StatusCode::OK }
+        }),
+    );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    std::fs::write(place.path("headers"), "authorization: Bearer hunter2\n\nx-team: mail\n").expect("written");
+    let mut command = crate::support::windlass();
+    command.args(["worker", "--url", &url, "--header", "@headers", "--sign"]).current_dir(place.folder.path());
+    command.env("WINDLASS_STORE", place.store());
+    command.env("WINDLASS_WEBHOOK_SECRETS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    let _worker = Process::start(command);
+    let id = enqueue(&client, quick("t", "1")).await;
+    reaches(&client, id, State::Completed).await;
+    let seen = seen.lock().expect("lock");
+    let text = |name: &str| seen[0].get(name).map(|value| value.to_str().expect("text").to_owned());
+    assert_eq!(text("authorization").as_deref(), Some("Bearer hunter2"));
+    assert_eq!(text("x-team").as_deref(), Some("mail"));
+    assert!(text("webhook-signature").is_some_and(|signature| signature.starts_with("v1,")));
+    assert!(text("webhook-id").is_some() && text("webhook-timestamp").is_some());
+}
+
+/// L6: `--steady` takes leases of 30 s, and `--heartbeat` says how often a lease is renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn l6_leases_are_as_long_and_renewed_as_often_as_was_asked() {
+    let place = Place::new();
+    let client = place.client().await;
+    let _steady = place.start(&["worker", "--exec", "sleep", "--queue", "steady", "--steady", "--", "60"]);
+    let _often = place.start(&[
+        "worker",
+        "--exec",
+        "sleep",
+        "--queue",
+        "often",
+        "--lease",
+        "60s",
+        "--heartbeat",
+        "100ms",
+        "--",
+        "60",
+    ]);
+    let steady = enqueue(&client, quick("sleep", "1").queue("steady")).await;
+    let often = enqueue(&client, quick("sleep", "1").queue("often")).await;
+    let steady = reaches(&client, steady, State::Running).await;
+    let held = steady.lease.expect("held").expires_at.since(steady.started_at.expect("started"));
+    assert!((Duration::from_secs(30)..Duration::from_secs(45)).contains(&held), "{held:?}");
+    let first = reaches(&client, often, State::Running).await.lease.expect("held").expires_at;
+    // A third of 60 s would be long after the test.
+    let begun = Instant::now();
+    while client.job(often).await.expect("a job").lease.expect("held").expires_at == first {
+        assert!(begun.elapsed() < Duration::from_secs(15), "the lease is not renewed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -3,6 +3,10 @@
 mod deploy;
 mod documents;
 mod exec;
+mod owned;
+mod panels;
+mod policies;
+mod printed;
 mod run;
 mod support;
 #[cfg(feature = "opentelemetry")]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use windlass::job::WorkerId;
 use windlass::store::{ClaimRequest, Filter};
-use windlass::{JobType, NewJob, Payload, QueueName, Schedule, State, WorkerId};
+use windlass::{JobType, NewJob, Payload, QueueName, Schedule, State};
 
 use crate::support::{Place, Process, http, reaches, until, windlass};
 
@@ -121,7 +122,7 @@ async fn it_does_the_upkeep_of_its_store() {
     assert_eq!(job.failures, 1);
     let fired = Filter { schedule: Some("often".to_owned()), ..Filter::default() };
     let begun = std::time::Instant::now();
-    while client.store().count(&fired, 10).await.expect("count") == 0 {
+    while client.count(&fired, 10).await.expect("count") == 0 {
         assert!(begun.elapsed() < crate::support::SOON, "the schedule fires");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -164,7 +165,7 @@ async fn an_operation_that_a_restart_cut_off_is_not_known_and_can_be_started_aga
     drop(server);
 
     let cancelled = Filter { states: vec![State::Cancelled], ..Filter::default() };
-    let before = client.store().count(&cancelled, JOBS as u64).await.expect("count");
+    let before = client.count(&cancelled, JOBS as u64).await.expect("count");
     assert!((1000..JOBS as u64).contains(&before), "{before} were cancelled: it was cut off on its way");
     let (_server, base) = run(&place, &[]);
     let (status, problem) = http(&base, &format!("GET {path}"), "", "");
@@ -173,7 +174,7 @@ async fn an_operation_that_a_restart_cut_off_is_not_known_and_can_be_started_aga
     let (status, done) = http(&base, "POST /v1/operations?wait=60s", "", operation);
     assert_eq!((status, told(&done)["state"].as_str()), (202, Some("done")), "{done}");
     assert_eq!(told(&done)["changed"].as_u64(), Some(JOBS as u64 - before), "each was dealt with once: {done}");
-    assert_eq!(client.store().count(&cancelled, JOBS as u64).await.expect("count"), JOBS as u64);
+    assert_eq!(client.count(&cancelled, JOBS as u64).await.expect("count"), JOBS as u64);
 }
 
 /// X2: the password of a database is in no word of the server.
@@ -271,4 +272,233 @@ fn the_demonstration_moves_within_seconds_and_stops() {
     });
     demo.signal("INT");
     assert_eq!(demo.wait().code(), Some(0), "{}", demo.err());
+}
+
+/// L8: a store that cannot be written to is not ready, though it can be read.
+#[test]
+fn l8_a_store_under_a_foreign_lock_is_not_ready() {
+    let place = Place::new();
+    let (_server, base) = run(&place, &[]);
+    assert_eq!(http(&base, "GET /readyz", "", "").0, 200);
+    let other = rusqlite::Connection::open(place.path("jobs.db")).expect("a file");
+    other.execute_batch("begin immediate").expect("the lock");
+    until("it is not ready", || http(&base, "GET /readyz", "", "").0 == 503);
+    assert_eq!(http(&base, "GET /healthz", "", "").0, 200);
+    other.execute_batch("rollback").expect("let go");
+    until("it is ready again", || http(&base, "GET /readyz", "", "").0 == 200);
+}
+
+/// M15, M17: a hangup lets the server read its tokens again; a file that is no good changes nothing.
+#[test]
+fn m15_a_hangup_rereads_the_tokens() {
+    let place = Place::new();
+    let made = |name: &str| {
+        let made = windlass().args(["token", "new", "--role", "read", "--name", name]).output().expect("it runs");
+        let text = String::from_utf8(made.stdout).expect("text");
+        let token = text.lines().next().expect("a token").to_owned();
+        (format!("authorization: Bearer {token}\r\n"), text[text.find("[[tokens]]").expect("lines")..].to_owned())
+    };
+    let ((old, old_lines), (new, new_lines)) = (made("old"), made("new"));
+    std::fs::write(place.path("windlass.toml"), old_lines).expect("written");
+    let (mut server, base) = run(&place, &["--config", "windlass.toml"]);
+    let asked = |bearer: &str| http(&base, "GET /v1/stats", bearer, "").0;
+    assert_eq!((asked(&old), asked(&new)), (200, 401));
+    std::fs::write(place.path("windlass.toml"), new_lines).expect("written");
+    server.signal("HUP");
+    until("the new token is known", || asked(&new) == 200);
+    assert_eq!(asked(&old), 401);
+    for bad in ["tokens = 7\n", ""] {
+        let said = server.err().lines().count();
+        std::fs::write(place.path("windlass.toml"), bad).expect("written");
+        server.signal("HUP");
+        until("it says why not", || server.err().lines().count() > said && server.err().contains("in force"));
+        assert_eq!((asked(&old), asked(&new)), (401, 200), "{bad:?}");
+    }
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0), "{}", server.err());
+}
+
+/// M17: through the whole server, a token that is bound to a queue sees and takes nothing else; one that submits, nothing.
+#[test]
+fn m17_tokens_are_bound_to_queues() {
+    let place = Place::new();
+    let mut file = "hide_payloads = true\n".to_owned();
+    let mut made = |words: &[&str]| {
+        let made = windlass().args(["token", "new", "--name", words[1]]).args(words).output().expect("it runs");
+        let text = String::from_utf8(made.stdout).expect("text");
+        let token = text.lines().next().expect("a token").to_owned();
+        file += &text[text.find("[[tokens]]").unwrap_or_else(|| panic!("{words:?}: {text}"))..];
+        format!("authorization: Bearer {token}\r\n")
+    };
+    let admin = made(&["--role", "admin"]);
+    let submit = made(&["--role", "submit", "--queue", "mail"]);
+    let work = made(&["--role", "work", "--queue", "mail", "--type", "send", "--expires-in", "1d"]);
+    let produce = made(&["--role", "produce"]);
+    std::fs::write(place.path("windlass.toml"), file).expect("written");
+    let (_server, base) = run(&place, &["--config", "windlass.toml"]);
+    let put = |bearer: &str, queue: &str| {
+        let job = json!({ "type": "send", "queue": queue, "payload": { "card": "4111" } });
+        http(&base, "POST /v1/jobs", bearer, &job.to_string())
+    };
+    assert_eq!((put(&submit, "mail").0, put(&submit, "pay").0), (201, 403));
+    let (_, other) = put(&admin, "pay");
+    let other = serde_json::from_str::<Value>(&other).expect("JSON")["id"].as_str().expect("an id").to_owned();
+    assert_eq!(http(&base, "GET /v1/jobs", &submit, "").0, 403, "who submits looks at nothing");
+    assert_eq!(http(&base, &format!("GET /v1/jobs/{other}"), &work, "").0, 404);
+    assert_eq!(http(&base, &format!("GET /v1/jobs/{other}"), &admin, "").0, 200);
+    let claim = |queue: &str| {
+        let body = json!({ "queues": [queue], "max": 5, "worker": "w" });
+        http(&base, "POST /v1/claims", &work, &body.to_string())
+    };
+    assert_eq!(claim("pay").0, 403);
+    assert_eq!(claim("windlass.webhooks").0, 403);
+    let (status, claimed) = claim("mail");
+    assert_eq!(status, 200, "{claimed}");
+    assert!(claimed.contains("4111"), "who runs jobs sees their payloads: {claimed}");
+    let (_, seen) = http(&base, "GET /v1/jobs", &produce, "");
+    assert!(!seen.contains("4111"), "who enqueues does not see what others did: {seen}");
+}
+
+/// L6: a configuration with secrets that everybody may read is warned of; L10: who came in and who did not is logged.
+#[test]
+fn l6_l10_the_log_tells_of_open_files_and_of_sign_ins() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let made = windlass().args(["token", "new", "--role", "read", "--name", "ada"]).output().expect("it runs");
+    let text = String::from_utf8(made.stdout).expect("text");
+    let token = text.lines().next().expect("a token").to_owned();
+    let lines = &text[text.find("[[tokens]]").expect("lines for the file")..];
+    let file = format!("[webhooks]\nsecrets = [\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"]\n{lines}");
+    std::fs::write(place.path("windlass.toml"), file).expect("written");
+    let mode = |mode| std::fs::set_permissions(place.path("windlass.toml"), std::fs::Permissions::from_mode(mode));
+    mode(0o644).expect("changed");
+    let (server, base) = run(&place, &["--config", "windlass.toml", "--log-level", "info"]);
+    assert!(server.err().contains("chmod 600"), "{}", server.err());
+    let bearer = format!("authorization: Bearer {token}\r\n");
+    assert_eq!(http(&base, "GET /v1/stats", &bearer, "").0, 200);
+    assert_eq!(http(&base, "GET /v1/stats", "authorization: Bearer windlass_guess\r\n", "").0, 401);
+    until("both are told", || {
+        let said = server.err();
+        said.contains("a token signed in") && said.contains("\"token\":\"ada\"") && said.contains("unknown token")
+    });
+    assert!(server.err().contains("127.0.0.1") && !server.err().contains("windlass_guess"), "{}", server.err());
+    drop(server);
+    mode(0o600).expect("changed");
+    let (server, _) = run(&place, &["--config", "windlass.toml", "--log-level", "info"]);
+    assert!(!server.err().contains("chmod 600"), "{}", server.err());
+}
+
+/// L20: a server makes no tables in a file of another program without being told to.
+#[test]
+fn l20_a_file_of_another_program_is_not_taken() {
+    let place = Place::new();
+    let other = rusqlite::Connection::open(place.path("jobs.db")).expect("a file");
+    other.execute_batch("create table customers (name text)").expect("a table");
+    drop(other);
+    let before = std::fs::read(place.path("jobs.db")).expect("a file");
+    let mut refused = place.start(&["run", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.wait().code(), Some(4), "{}", refused.err());
+    assert!(refused.err().contains("another program") && refused.err().contains("store migrate"), "{}", refused.err());
+    assert_eq!(std::fs::read(place.path("jobs.db")).expect("a file"), before);
+    let migrated = place.start(&["store", "migrate"]).wait();
+    assert_eq!(migrated.code(), Some(0));
+    let (_server, base) = run(&place, &[]);
+    assert_eq!(http(&base, "GET /readyz", "", "").0, 200);
+}
+
+/// M5: a file that was deleted under a running server takes no more jobs, and the server says that it is not ready.
+#[test]
+fn m5_a_deleted_file_is_noticed_and_nothing_is_acknowledged() {
+    for moved in [false, true] {
+        let place = Place::new();
+        let (_server, base) = run(&place, &[]);
+        assert_eq!(http(&base, "POST /v1/jobs", "", "{\"type\":\"a\"}").0, 201);
+        let (file, away) = (place.path("jobs.db"), place.path("away.db"));
+        if moved { std::fs::rename(&file, &away) } else { std::fs::remove_file(&file) }.expect("gone");
+        assert_eq!(http(&base, "POST /v1/jobs", "", "{\"type\":\"a\"}").0, 503, "moved: {moved}");
+        until("it is not ready", || http(&base, "GET /readyz", "", "").0 == 503);
+        assert!(!file.exists(), "nobody makes an empty one in its place");
+        if moved {
+            std::fs::rename(&away, &file).expect("back");
+            assert_eq!(http(&base, "POST /v1/jobs", "", "{\"type\":\"a\"}").0, 201, "it goes on");
+            until("it is ready again", || http(&base, "GET /readyz", "", "").0 == 200);
+        }
+    }
+}
+
+/// M4: what holds payloads is for its owner alone.
+#[test]
+fn m4_a_new_file_its_log_and_its_backup_are_the_owners_alone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let place = Place::new();
+    let (_server, base) = run(&place, &[]);
+    assert_eq!(http(&base, "POST /v1/jobs", "", "{\"type\":\"a\"}").0, 201);
+    let mode = |name: &str| place.path(name).metadata().expect("a file").mode() & 0o777;
+    for name in ["jobs.db", "jobs.db-wal", "jobs.db-shm"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+    for rights in [0o600, 0o640] {
+        let to = format!("backup-{rights:o}.db");
+        std::fs::set_permissions(place.path("jobs.db"), std::fs::Permissions::from_mode(rights)).expect("changed");
+        assert_eq!(place.start(&["store", "backup", &to]).wait().code(), Some(0));
+        assert_eq!(mode(&to), rights, "{to}");
+    }
+    // L5: a link that leads nowhere is not followed.
+    std::os::unix::fs::symlink(place.path("elsewhere.db"), place.path("link.db")).expect("a link");
+    assert_eq!(place.start(&["store", "backup", "link.db"]).wait().code(), Some(4));
+    assert!(!place.path("elsewhere.db").exists());
+}
+
+/// TLS of the server's own; the certificate is taken anew when its files change.
+#[test]
+fn the_server_speaks_tls_with_a_certificate_that_can_be_replaced() {
+    let place = Place::new();
+    let certify = |folder: &str, name: &str| {
+        std::fs::create_dir_all(place.path(folder)).expect("a folder");
+        let made = std::process::Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args(["-subj", &format!("/CN={name}"), "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+            .args(["-keyout", "key.pem", "-out", "cert.pem"])
+            .current_dir(place.path(folder))
+            .output();
+        assert!(made.is_ok_and(|made| made.status.success()), "openssl makes a certificate");
+    };
+    certify("tls", "first");
+    std::fs::write(place.path("windlass.toml"), "[tls]\ncert = \"tls/cert.pem\"\nkey = \"tls/key.pem\"\n")
+        .expect("written");
+    let mut server = place.start(&["run", "--listen", "127.0.0.1:0", "--config", "windlass.toml"]);
+    let base = server.started()["listen"].as_str().expect("an address").to_owned();
+    assert!(base.starts_with("https://"), "{base}");
+    let address = base.trim_start_matches("https://").to_owned();
+    let subject = || {
+        let shown = std::process::Command::new("sh")
+            .args([
+                "-c",
+                &format!("openssl s_client -connect {address} </dev/null 2>/dev/null | openssl x509 -noout -subject"),
+            ])
+            .output()
+            .expect("it runs");
+        String::from_utf8_lossy(&shown.stdout).into_owned()
+    };
+    assert!(subject().contains("first"), "{}", subject());
+    let asked = std::process::Command::new("curl")
+        .args(["-s", "--cacert", "tls/cert.pem", &format!("{base}/readyz")])
+        .current_dir(place.folder.path())
+        .output();
+    if let Ok(asked) = asked {
+        assert_eq!(String::from_utf8_lossy(&asked.stdout), "ready\n");
+    }
+    certify("new", "second");
+    for name in ["cert.pem", "key.pem"] {
+        std::fs::copy(place.path("new").join(name), place.path("tls").join(name)).expect("copied");
+    }
+    server.signal("HUP");
+    until("the new certificate is shown", || subject().contains("second"));
+    std::fs::write(place.path("tls").join("key.pem"), "nonsense").expect("written");
+    let mut refused = place.start(&["run", "--listen", "127.0.0.1:0", "--config", "windlass.toml"]);
+    assert_ne!(refused.wait().code(), Some(0));
+    assert!(refused.err().contains("tls.key"), "{}", refused.err());
+    server.signal("HUP");
+    until("it says why not", || server.err().contains("stays in force"));
+    assert!(subject().contains("second"));
 }

@@ -12,9 +12,10 @@ use axum::routing::post;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use windlass::store::Filter;
+use windlass::job::WorkerId;
+use windlass::store::{ClaimRequest, Filter};
 use windlass::workflow::Webhook;
-use windlass::{Client, Context, Failure, Job, JobRecord, JobType, NewJob, Payload, State, Worker};
+use windlass::{Client, Context, Failure, Job, JobRecord, JobType, NewJob, Payload, QueueName, State, Worker};
 use windlass_server::serve::config::Webhooks;
 use windlass_server::serve::webhook::{Allowed, Deliverer, Lookup, Secret, SystemLookup};
 
@@ -200,4 +201,108 @@ async fn x7_each_attempt_looks_the_name_up_again_and_connects_to_what_was_checke
     assert_eq!(webhook.failure.expect("a failure").code.as_deref(), Some("webhook_refused"));
     assert_eq!((webhook.attempt, *lookup.0.lock().expect("lock")), (2, 2));
     assert_eq!(seen.lock().expect("lock").len(), 0, "our own address was never called");
+}
+
+/// Ends a job with this result, and gives what its receiver was sent.
+async fn told_of(result: &str) -> String {
+    let (url, seen) = receiver(&[200]).await;
+    let client = Client::in_memory();
+    let job = NewJob::new("t", Payload::default()).callback_url(url);
+    client.enqueue(job).await.expect("enqueue");
+    let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 1);
+    let claimed = client.store().claim(&request).await.expect("claim").remove(0);
+    let result = Payload::json_text(result.to_owned()).expect("what a store keeps");
+    client.store().settle(&[claimed.lease.complete(Some(result))]).await.expect("settle");
+    let deliverer = Deliverer::new(settings(&["127.0.0.1"]), Arc::new(SystemLookup)).expect("a client");
+    let running = deliverer.worker(&client).start().await.expect("start");
+    let delivered = tokio::time::timeout(SOON, async {
+        while seen.lock().expect("lock").is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    delivered.await.expect("it was told");
+    running.stop().await;
+    let seen = seen.lock().expect("lock");
+    seen[0].1.clone()
+}
+
+/// M7: what a receiver gets is what the store keeps, byte for byte.
+#[tokio::test(flavor = "multi_thread")]
+async fn m7_results_are_told_as_they_were_written() {
+    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    for result in [
+        "{\"n\":123456789012345678901234567890}",
+        "1.10",
+        "{\"a\":1,\"a\":2}",
+        "{ \"b\" : 1,\"a\":[ ] }",
+        "1e999",
+        "\"\\ud800\"",
+        &deep,
+    ] {
+        let body = told_of(result).await;
+        assert!(body.contains(&format!("\"result\":{result}")), "{result}: {body}");
+    }
+}
+
+/// M9: receivers that hang hold their own share of the slots; the others are told at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn m9_a_slow_receiver_delays_only_its_own() {
+    let hanging = tokio::net::TcpListener::bind("127.0.0.2:0").await.expect("a port");
+    let slow = format!("http://{}/hook", hanging.local_addr().expect("an address"));
+    let (good, seen) = receiver(&[200]).await;
+    let client = Client::in_memory();
+    let jobs = (0..24).map(|_| slow.clone()).chain([good]);
+    client.enqueue_all(jobs.map(|url| NewJob::new("t", Payload::default()).callback_url(url))).await.expect("enqueue");
+    Worker::new(&client)
+        .queue("default", 1)
+        .handle_raw("t", async |_, _: Context| Ok(()))
+        .drain()
+        .await
+        .expect("they ran");
+    let mut settings = settings(&["127.0.0.0/8"]);
+    settings.concurrency = 8;
+    settings.timeout = Duration::from_secs(20);
+    let deliverer = Deliverer::new(settings, Arc::new(SystemLookup)).expect("a client");
+    let begun = std::time::Instant::now();
+    let running = deliverer.worker(&client).grace(Duration::ZERO).start().await.expect("start");
+    while seen.lock().expect("lock").is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(15), "the good one waits for the slow ones");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    running.stop().await;
+}
+
+/// L15: a producer does not learn where an internal name leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn l15_a_refused_webhook_does_not_name_the_address() {
+    struct Internal;
+    #[async_trait]
+    impl Lookup for Internal {
+        async fn addresses(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+            Ok(vec![IpAddr::from([10, 9, 8, 7])])
+        }
+    }
+    let (_, webhook) = deliver("https://name.internal/", false, settings(&[]), Internal, State::Failed).await;
+    let failure = webhook.failure.expect("a failure");
+    assert_eq!(failure.code.as_deref(), Some("webhook_refused"));
+    assert!(!failure.message.contains("10.9.8.7"), "{}", failure.message);
+}
+
+/// M8: of a job that has not ended nothing is told.
+#[tokio::test]
+async fn a_job_that_was_sent_back_is_told_of_when_it_ends_again() {
+    let (url, seen) = receiver(&[200]).await;
+    let client = Client::in_memory();
+    let new = NewJob::new("t", Payload::default()).callback_url(&url);
+    let job = client.enqueue(new).await.expect("enqueue").id;
+    let fails = |_, _: Context| async { Err::<(), _>(Failure::permanent("no", "no")) };
+    Worker::new(&client).queue("default", 1).handle_raw("t", fails).drain().await.expect("it ran");
+    client.requeue(job).await.expect("sent back");
+    let deliverer = Deliverer::new(settings(&["127.0.0.1/32"]), Arc::new(SystemLookup)).expect("a client");
+    deliverer.worker(&client).drain().await.expect("delivered");
+    assert!(seen.lock().expect("lock").is_empty());
+    Worker::new(&client).queue("default", 1).handle_raw("t", fails).drain().await.expect("it ran");
+    let deliverer = Deliverer::new(settings(&["127.0.0.1/32"]), Arc::new(SystemLookup)).expect("a client");
+    deliverer.worker(&client).drain().await.expect("delivered");
+    assert_eq!(seen.lock().expect("lock").len(), 1);
 }

@@ -25,7 +25,7 @@ impl Client {
 
     /// How many jobs match, counted no further than `cap`.
     pub async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
-        self.store().count(filter, cap).await
+        Ok(self.store().count(filter, cap, u64::MAX).await?.count)
     }
 
     /// The dead-letter queue: jobs in FAILED or DEAD_LETTER, newest first.
@@ -59,9 +59,11 @@ impl Client {
         self.store().queues().await
     }
 
-    /// The workers that live.
+    /// The workers that live. One whose last word was that it serves no queue has taken its leave.
     pub async fn workers(&self) -> Result<Vec<WorkerRecord>> {
-        self.store().workers().await
+        let mut live = self.store().workers().await?;
+        live.retain(|worker| !worker.queues.is_empty());
+        Ok(live)
     }
 
     /// Schedules by name, after this name.

@@ -2,12 +2,13 @@
 //!
 //! A [`Client`] is cheap to clone and knows no handler, so that a producer links none. It checks everything before the
 //! store is touched. Submitting is in `enqueue.rs`, looking in `inspect.rs`, waiting in `wait.rs`, acting in
-//! `operate.rs`, recurring work in `schedules.rs`.
+//! `operate.rs`, recurring work in `schedules.rs`, settling for lease holders elsewhere in `settle.rs`.
 
 mod enqueue;
 mod inspect;
 mod operate;
 mod schedules;
+mod settle;
 mod wait;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub use enqueue::{Enqueue, EnqueueAll, Start, Started};
 pub use operate::Operate;
 pub use schedules::Schedule;
+pub use settle::{Ended, Report};
 pub use wait::Events;
 
 use crate::error::Result;

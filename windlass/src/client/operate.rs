@@ -2,7 +2,7 @@
 
 use super::Client;
 use crate::error::Result;
-use crate::job::{JobId, QueueName, RequeueOptions, State, WorkflowId};
+use crate::job::{Idempotency, JobId, QueueName, RequeueOptions, State, WorkflowId};
 use crate::store::{Act, Edit, Filter, InsertedJob, Operated, Operation, PAGE_MAX, Target};
 use crate::workflow::Submission;
 
@@ -45,10 +45,18 @@ impl Client {
 
     /// Copies a job under a new id, without its key, dependencies and first run (rule I4).
     pub async fn clone_job(&self, id: JobId) -> Result<InsertedJob> {
+        self.clone_job_as(id, None).await
+    }
+
+    /// The same with a key of its own: the same key in its window is the same copy.
+    pub async fn clone_job_as(&self, id: JobId, key: Option<Idempotency>) -> Result<InsertedJob> {
+        if let Some(key) = &key {
+            key.check()?;
+        }
         let mut spec = (*self.job(id).await?.spec).clone();
         spec.depends_on.clear();
         spec.options.run_at = None;
-        spec.options.idempotency = None;
+        spec.options.idempotency = key;
         spec.options.cloned_from = Some(id);
         let inserted = self.submit(Submission::new(vec![spec])?).await?;
         Ok(*inserted.jobs.first().expect("a store answers for each job"))

@@ -41,3 +41,14 @@ pub enum DependencyKind {
     /// It and all it spawns must end, however.
     FanInDone,
 }
+
+impl DependencyKind {
+    /// All five.
+    pub const ALL: [DependencyKind; 5] = [
+        DependencyKind::After,
+        DependencyKind::AfterAny,
+        DependencyKind::AfterAll,
+        DependencyKind::FanInSuccess,
+        DependencyKind::FanInDone,
+    ];
+}

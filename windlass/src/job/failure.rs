@@ -76,7 +76,19 @@ impl fmt::Display for Category {
 /// How a handler says that it failed.
 ///
 /// Any error becomes a temporary failure by `?`, with its chain of causes. It is not an error type itself, so that the
-/// conversion can exist.
+/// conversion can exist. `anyhow::Error`, `eyre::Report` and boxed errors are no error types either: for them there are
+/// [`Failure::any`] and [`OrFailure`].
+///
+/// ```
+/// use windlass::{Failure, OrFailure};
+///
+/// fn parse(text: &str) -> Result<u32, Failure> {
+///     let number = text.parse::<u32>().or_permanent("no_number")?; // FAILED at once
+///     let boxed: Result<u32, Box<dyn std::error::Error + Send + Sync>> = Ok(number);
+///     boxed.or_retry() // tried again
+/// }
+/// assert_eq!(parse("x").unwrap_err().code(), Some("no_number"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub(crate) category: Category,
@@ -92,6 +104,15 @@ impl Failure {
     /// A transient failure: tried again after the backoff.
     pub fn temporary(message: impl fmt::Display) -> Self {
         Failure::new(Category::Temporary, None, message)
+    }
+
+    /// A transient failure from any error, those included that `?` does not take: `anyhow::Error`, `eyre::Report`,
+    /// `Box<dyn Error + Send + Sync>`, text.
+    ///
+    /// `f().map_err(Failure::any)?`, or shorter `f().or_retry()?` with [`OrFailure`].
+    pub fn any(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let error = error.into();
+        Failure::temporary(&error).with_causes(causes_of(&*error))
     }
 
     /// A failure that trying again cannot mend: the job ends FAILED.
@@ -175,13 +196,39 @@ impl Failure {
 
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        let mut causes = Vec::new();
-        let mut next = error.source();
-        while let Some(cause) = next.filter(|_| causes.len() < CAUSES_MAX) {
-            causes.push(cause.to_string());
-            next = cause.source();
-        }
-        Failure::temporary(&error).with_causes(causes)
+        Failure::temporary(&error).with_causes(causes_of(&error))
+    }
+}
+
+/// What caused an error, outermost first.
+fn causes_of(error: &dyn std::error::Error) -> Vec<String> {
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next.filter(|_| causes.len() < CAUSES_MAX) {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    causes
+}
+
+/// Says of a result what its error means for the job: try again, or not.
+///
+/// For every error that converts into a boxed one, `anyhow::Error` and `eyre::Report` included.
+pub trait OrFailure<T> {
+    /// An error is a temporary failure: tried again after the backoff.
+    fn or_retry(self) -> Result<T, Failure>;
+
+    /// An error is a permanent failure with this code: the job ends FAILED.
+    fn or_permanent(self, code: impl Into<String>) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> OrFailure<T> for Result<T, E> {
+    fn or_retry(self) -> Result<T, Failure> {
+        self.map_err(Failure::any)
+    }
+
+    fn or_permanent(self, code: impl Into<String>) -> Result<T, Failure> {
+        self.map_err(|error| Failure { category: Category::Permanent, ..Failure::any(error).with_code(code) })
     }
 }
 
@@ -216,6 +263,21 @@ pub(crate) fn cut(mut text: String, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_error_becomes_a_failure_with_its_causes() {
+        use anyhow::Context as _;
+        let broken = || Err::<(), _>(std::io::Error::other("disk gone")).context("cannot save");
+        let failure = Failure::any(broken().expect_err("an error"));
+        assert_eq!((failure.category(), failure.message()), (Category::Temporary, "cannot save"));
+        assert_eq!(failure.causes, ["disk gone"]);
+        assert_eq!(broken().or_retry().expect_err("a failure"), failure);
+        let failure = broken().or_permanent("disk").expect_err("a failure");
+        assert_eq!((failure.category(), failure.code()), (Category::Permanent, Some("disk")));
+        assert_eq!(failure.causes, ["disk gone"]);
+        let boxed: Result<(), Box<dyn std::error::Error + Send + Sync>> = Err("words".into());
+        assert_eq!(boxed.or_retry().expect_err("a failure").message(), "words");
+    }
 
     #[test]
     fn f1_messages_are_cut_at_8_kib_on_a_character() {

@@ -4,7 +4,7 @@
 //! that a store takes, so deciding twice does not compile:
 //!
 //! ```compile_fail
-//! fn twice(lease: windlass::Lease) {
+//! fn twice(lease: windlass::job::Lease) {
 //!     let first = lease.complete(None);
 //!     let second = lease.complete(None);
 //! }
@@ -13,7 +13,7 @@
 //! nor does keeping a copy:
 //!
 //! ```compile_fail
-//! fn copy(lease: &windlass::Lease) -> windlass::Lease {
+//! fn copy(lease: &windlass::job::Lease) -> windlass::job::Lease {
 //!     lease.clone()
 //! }
 //! ```
@@ -21,7 +21,7 @@
 //! nor does keeping a copy of what it yielded:
 //!
 //! ```compile_fail
-//! fn copy(settlement: &windlass::Settlement) -> windlass::Settlement {
+//! fn copy(settlement: &windlass::job::Settlement) -> windlass::job::Settlement {
 //!     settlement.clone()
 //! }
 //! ```
@@ -29,8 +29,8 @@
 //! nor does making a settlement without a lease:
 //!
 //! ```compile_fail
-//! fn forge(key: windlass::LeaseKey) -> windlass::Settlement {
-//!     windlass::Settlement { key, ..todo!() }
+//! fn forge(key: windlass::job::LeaseKey) -> windlass::job::Settlement {
+//!     windlass::job::Settlement { key, ..todo!() }
 //! }
 //! ```
 //!
@@ -44,10 +44,11 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::id::{AttemptId, JobId, LeaseToken};
-use super::options::{JobSpec, Limits};
+use super::options::Limits;
 use super::payload::Payload;
 use super::record::{JobRecord, Outcome, Reason, ReasonKind};
 use super::retry::{DELAY_MAX, Random};
+use super::spec::JobSpec;
 use super::state::Event;
 use super::verdict::Verdict;
 use crate::error::{Error, Result};
@@ -77,6 +78,9 @@ pub enum Stale {
 }
 
 impl Stale {
+    /// All three, in the order in which they are checked.
+    pub const ALL: [Stale; 3] = [Stale::NotRunning, Stale::Expired, Stale::Mismatch];
+
     /// Checks a token against a job; the one place that knows the order of the checks.
     pub fn check(
         running: bool,
@@ -126,9 +130,9 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease that `job`, which a store has just claimed or which its holder presents again, is held under.
+    /// The lease that `job`, which a store has just claimed, is held under.
     ///
-    /// For stores and for servers that speak for a remote holder. A wrong token makes a lease that every store refuses.
+    /// For stores. A wrong token makes a lease that every store refuses.
     pub fn granted(job: &JobRecord, token: LeaseToken) -> Self {
         Lease {
             key: LeaseKey { job: job.id, token },
@@ -137,6 +141,12 @@ impl Lease {
             failures: job.failures,
             spec: Arc::clone(&job.spec),
         }
+    }
+
+    /// The lease that a holder elsewhere presents, with what decides about its failure: the failures before it and the
+    /// job's policy.
+    pub(crate) fn presented(key: LeaseKey, failures: u32, spec: Arc<JobSpec>) -> Self {
+        Lease { key, version: 0, attempt: 0, failures, spec }
     }
 
     /// The job.

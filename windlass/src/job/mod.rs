@@ -10,13 +10,16 @@ mod id;
 mod lease;
 pub(crate) mod micros;
 mod micros_option;
+mod new_job;
 mod options;
 mod payload;
 mod policies;
 mod record;
 mod retry;
+mod spec;
 mod state;
 mod verdict;
+mod view;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,27 +30,30 @@ pub(crate) use failure::cut;
 pub use failure::{
     CAUSES_MAX, CODE_BYTES_MAX, CODE_CANCELLED, CODE_DEPENDENCY, CODE_EXECUTION_TIMEOUT, CODE_INTERRUPTED,
     CODE_INVALID_PAYLOAD, CODE_LEASE_EXPIRED, CODE_LIFETIME, CODE_OPERATOR, CODE_PANIC, Category, Failure,
-    FailureRecord, MESSAGE_BYTES_MAX,
+    FailureRecord, MESSAGE_BYTES_MAX, OrFailure,
 };
 pub use id::{
     AttemptId, DEFAULT_QUEUE, JobId, JobType, LeaseToken, QUEUE_BYTES_MAX, QueueName, TYPE_BYTES_MAX, WORKER_BYTES_MAX,
     WorkerId, WorkflowId,
 };
 pub use lease::{Lease, LeaseKey, SPAWN_MAX, Settlement, Stale};
+pub use new_job::NewJob;
 pub(crate) use options::check_chars;
 pub use options::{
-    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, Idempotency, JobOptions, JobSpec, KEY_CHARS_MAX, Limits,
-    NewJob, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX,
-    TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT, check_tags, check_url,
+    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, Idempotency, JobOptions, KEY_CHARS_MAX, Limits,
+    PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SYSTEM_PREFIX, Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX,
+    TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT, check_tags,
+    check_url,
 };
 pub(crate) use payload::check_size;
-pub use payload::{CONTENT_TYPE_BYTES_MAX, Payload};
+pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload};
 pub use policies::{Policies, PolicyPatch};
 pub use record::{
     ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo,
     LogLine, Outcome, PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions,
 };
-pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, Random, RetryPolicy};
+pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, RETRY_AFTER_MAX, Random, RetryPolicy};
+pub use spec::JobSpec;
 pub use state::{Event, IllegalTransition, SimpleState, State};
 pub use verdict::{CancelVerdict, Verdict};
 

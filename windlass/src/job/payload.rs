@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 
 /// Longest content type, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
+/// How deep JSON text may be nested. Common readers stop at 128 (serde_json), and read it inside a page; one job that they
+/// cannot read would spoil that page, or a claim with others in it.
+pub const JSON_DEPTH_MAX: usize = 100;
 const JSON: &str = "application/json";
 
 /// The data of a job, or the result of one: bytes and what they are. Cheap to clone.
@@ -28,9 +31,14 @@ impl Payload {
         Ok(Payload { content_type: None, bytes: bytes.into() })
     }
 
-    /// Text that is JSON already; refused when it is not.
+    /// Text that is JSON already; refused when it is not, or nested more than [`JSON_DEPTH_MAX`] deep.
     pub fn json_text(text: impl Into<Bytes>) -> Result<Self> {
         let bytes = text.into();
+        let depth = depth(&bytes);
+        if depth > JSON_DEPTH_MAX {
+            let problem = format!("must be nested at most {JSON_DEPTH_MAX} deep, is {depth}");
+            return Err(Error::invalid("payload", problem));
+        }
         serde_json::from_slice::<&RawValue>(&bytes)
             .map_err(|error| Error::invalid("payload", format!("is not JSON: {error}")))?;
         Ok(Payload { content_type: None, bytes })
@@ -97,6 +105,26 @@ impl Payload {
     }
 }
 
+/// How deep arrays and objects stand in each other in JSON text. What stands in strings does not count.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 pub(crate) fn check_size(what: &'static str, size: usize, limit: usize) -> Result<()> {
     if size > limit { Err(Error::PayloadTooLarge { what, size, limit }) } else { Ok(()) }
 }
@@ -128,6 +156,18 @@ mod tests {
         assert!(raw.decode::<u8>().is_err());
         assert!(Payload::bytes("", "x").is_err());
         assert!(Payload::bytes("a\nb", "x").is_err());
+    }
+
+    #[test]
+    fn json_text_is_nested_so_deep_and_no_deeper() {
+        let nested = |depth: usize| Payload::json_text(format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+        assert!(nested(JSON_DEPTH_MAX).is_ok());
+        assert!(nested(JSON_DEPTH_MAX + 1).expect_err("too deep").to_string().contains("is 101"));
+        assert!(nested(500_000).is_err());
+        let flat = format!("[{}]", vec!["{\"a\":[]}"; 1000].join(","));
+        assert!(Payload::json_text(flat).is_ok(), "side by side is not deep");
+        let text = format!("\"{}\\\"{}\"", "[".repeat(200), "{".repeat(200));
+        assert!(Payload::json_text(text).is_ok(), "what stands in a string is not nested");
     }
 
     #[test]

@@ -52,6 +52,21 @@ impl Policies {
         self
     }
 
+    /// What holds where nothing nearer says otherwise.
+    pub fn of_system(&self) -> &PolicyPatch {
+        &self.system
+    }
+
+    /// What holds for the jobs of each queue that has settings, in no order.
+    pub fn of_queues(&self) -> impl Iterator<Item = (&QueueName, &PolicyPatch)> {
+        self.queues.iter()
+    }
+
+    /// What holds for the jobs of each type that has settings, in no order.
+    pub fn of_types(&self) -> impl Iterator<Item = (&JobType, &PolicyPatch)> {
+        self.types.iter()
+    }
+
     /// The policy and timeouts in force for a job with these settings of its own.
     pub fn resolve(&self, own: &PolicyPatch, job_type: &JobType, queue: &QueueName) -> (RetryPolicy, Timeouts) {
         let line = [Some(own), self.types.get(job_type), self.queues.get(queue), Some(&self.system)];
@@ -61,10 +76,13 @@ impl Policies {
             retry.max_attempts = attempts;
         }
         let standard = Timeouts::default();
+        let lifetime = line().find_map(|patch| patch.lifetime);
         let timeouts = Timeouts {
             execution: line().find_map(|patch| patch.execution).unwrap_or(standard.execution),
             visibility: line().find_map(|patch| patch.visibility).unwrap_or(standard.visibility),
-            lifetime: line().find_map(|patch| patch.lifetime).unwrap_or(standard.lifetime),
+            lifetime: lifetime.unwrap_or(standard.lifetime),
+            // Nobody named it, so it need not keep a job from a first run that somebody did name.
+            lifetime_from_run_at: lifetime.is_none(),
         };
         (retry, timeouts)
     }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::Priority;
 use super::failure::{FailureRecord, cut};
 use super::id::{AttemptId, JobId, WorkerId, WorkflowId};
-use super::options::JobSpec;
 use super::payload::Payload;
+use super::spec::JobSpec;
 use super::state::{Event, IllegalTransition, State};
 use super::verdict::Verdict;
 use crate::error::{Error, Result};
@@ -31,6 +31,8 @@ pub const PROGRESS_CHARS_MAX: usize = 256;
 const REMARK_BYTES_MAX: usize = 1024;
 
 /// A stored job: what was submitted, and what has become of it.
+///
+/// Written as JSON it has the members of the HTTP API, but no data that is not JSON.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobRecord {
     /// Its identity.
@@ -214,6 +216,18 @@ pub enum ReasonKind {
     Explicit,
     /// It was cancelled.
     Cancelled,
+}
+
+impl ReasonKind {
+    /// All six.
+    pub const ALL: [ReasonKind; 6] = [
+        ReasonKind::Permanent,
+        ReasonKind::Exhausted,
+        ReasonKind::Lifetime,
+        ReasonKind::Dependency,
+        ReasonKind::Explicit,
+        ReasonKind::Cancelled,
+    ];
 }
 
 /// One execution, closed or still open.
@@ -468,11 +482,14 @@ impl JobRecord {
         };
         let illegal = |_| Error::IllegalState { job: self.id, state: self.state, wanted: "requeue" };
         let next = self.state.after(event).map_err(illegal)?;
-        let deadline = self.spec.deadline(now);
+        let deadline = self.spec.deadline_with(now, run_at);
         if let (Some(run_at), Some(deadline)) = (run_at, deadline)
             && run_at >= deadline
         {
-            return Err(Error::invalid("run_at", format!("{run_at} lies beyond the job's lifetime")));
+            return Err(Error::invalid(
+                "run_at",
+                format!("{run_at} lies beyond the job's lifetime, which ends at {deadline}"),
+            ));
         }
         self.state = next;
         self.generation = self.generation.saturating_add(1);
@@ -521,7 +538,7 @@ impl JobRecord {
     }
 
     /// The order in which SCHEDULED jobs of one queue are claimed (D5); `sequence` counts submissions.
-    pub fn claim_order(&self, sequence: u64) -> (Priority, Timestamp, u64) {
+    pub fn claim_order(&self, sequence: i64) -> (Priority, Timestamp, i64) {
         (self.effective_priority(), self.position, sequence)
     }
 

@@ -1,4 +1,4 @@
-//! When a failed job runs again: strategies, jitter, limits and the two presets.
+//! When a failed job runs again: strategies, jitter, limits and the three presets.
 //!
 //! A policy is plain data that is copied onto the job at submission (rule J4). Randomness is an argument: a function
 //! that draws numbers from 0 up to, not including, 1.
@@ -16,6 +16,10 @@ pub const ATTEMPTS_MAX: u32 = 100;
 pub const LOST_FREE_MAX: u32 = 10;
 /// Longest delay a policy may name: a year. Nothing sensible waits longer, and arithmetic stays in range.
 pub const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// How long a failure may ask to wait with `retry_after`, unless the policy says otherwise: what services ask for that
+/// count by the day.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Where jitter comes from: draws numbers in `0.0..1.0`.
 pub type Random<'a> = &'a mut dyn FnMut() -> f64;
@@ -60,6 +64,11 @@ pub enum Lost {
     Free,
 }
 
+impl Lost {
+    /// Both.
+    pub const ALL: [Lost; 2] = [Lost::Counted, Lost::Free];
+}
+
 /// The retry policy of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,6 +96,19 @@ pub struct RetryPolicy {
     /// Whether an attempt that shutdown interrupted counts.
     #[serde(default)]
     pub interrupts_count: bool,
+    /// Longest wait that a failure may ask for with `retry_after`, as by a `Retry-After` header; 24 h unless set.
+    ///
+    /// Apart from `max`, which holds for computed delays: a service that says ten minutes is asked again in ten minutes.
+    #[serde(with = "super::micros", default = "retry_after_max", skip_serializing_if = "is_retry_after_max")]
+    pub retry_after_max: Duration,
+}
+
+fn retry_after_max() -> Duration {
+    RETRY_AFTER_MAX
+}
+
+fn is_retry_after_max(time: &Duration) -> bool {
+    *time == RETRY_AFTER_MAX
 }
 
 impl RetryPolicy {
@@ -102,6 +124,7 @@ impl RetryPolicy {
             lost: Lost::Counted,
             lost_backoff: false,
             interrupts_count: false,
+            retry_after_max: RETRY_AFTER_MAX,
         }
     }
 
@@ -112,6 +135,17 @@ impl RetryPolicy {
             max: Duration::from_secs(30),
             jitter: Jitter::Full,
             max_attempts: 4,
+            ..RetryPolicy::standard()
+        }
+    }
+
+    /// For work that may wait out an outage: exponential from 15 s, doubling, at most 18 h, ± 10 %, 20 attempts over six
+    /// days, and so within the default lifetime.
+    pub fn patient() -> Self {
+        RetryPolicy {
+            initial: Duration::from_secs(15),
+            max: Duration::from_secs(18 * 3600),
+            max_attempts: 20,
             ..RetryPolicy::standard()
         }
     }
@@ -166,6 +200,10 @@ impl RetryPolicy {
             let problem =
                 format!("initial {:?} and max {:?} must satisfy initial ≤ max ≤ 366 days", self.initial, self.max);
             return Err(Error::invalid("backoff", problem));
+        }
+        if self.retry_after_max > DELAY_MAX {
+            let problem = format!("must be at most 366 days, is {:?}", self.retry_after_max);
+            return Err(Error::invalid("retry_after_max", problem));
         }
         if let Backoff::Exponential { multiplier } = self.strategy
             && !(1.0..=1000.0).contains(&multiplier)
@@ -224,6 +262,26 @@ mod tests {
         assert!((seconds(&policy, 2, 0.5) - 0.5).abs() < 1e-9);
         assert!((seconds(&policy, 30, 0.5) - 15.0).abs() < 1e-9);
         assert_eq!(policy.max_attempts, 4);
+    }
+
+    #[test]
+    fn r1_patient_tries_twenty_times_within_a_week() {
+        let policy = RetryPolicy::patient();
+        let longest: Duration = (1..policy.max_attempts).map(|n| policy.delay(n, &mut || 0.999_999)).sum();
+        let shortest: Duration = (1..policy.max_attempts).map(|n| policy.delay(n, &mut || 0.0)).sum();
+        let day = Duration::from_secs(86_400);
+        assert_eq!(policy.delay(1, &mut || 0.5), Duration::from_secs(15));
+        assert!(shortest > 5 * day && longest < 7 * day, "{shortest:?} to {longest:?}");
+    }
+
+    #[test]
+    fn a_policy_that_was_stored_without_a_cap_of_retry_after_has_the_default_one() {
+        let text = serde_json::to_string(&RetryPolicy::standard()).expect("json");
+        assert!(!text.contains("retry_after_max"), "{text}");
+        assert_eq!(serde_json::from_str::<RetryPolicy>(&text).expect("a policy"), RetryPolicy::standard());
+        let short = RetryPolicy { retry_after_max: Duration::from_secs(60), ..RetryPolicy::standard() };
+        let text = serde_json::to_string(&short).expect("json");
+        assert_eq!(serde_json::from_str::<RetryPolicy>(&text).expect("a policy"), short);
     }
 
     #[test]

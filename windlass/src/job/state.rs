@@ -49,6 +49,12 @@ pub enum SimpleState {
     Failed,
 }
 
+impl SimpleState {
+    /// All four.
+    pub const ALL: [SimpleState; 4] =
+        [SimpleState::Ready, SimpleState::InFlight, SimpleState::Succeeded, SimpleState::Failed];
+}
+
 /// What can happen to a stored job. Each is one line of the contract's table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {

@@ -51,7 +51,7 @@ impl Verdict {
             Verdict::ending(Event::Exhausted, Reason::of(ReasonKind::Exhausted), None)
         } else {
             let delay = match failure.retry_after {
-                Some(asked) => asked.min(policy.max),
+                Some(asked) => asked.min(policy.retry_after_max),
                 None => policy.delay(n, random),
             };
             Verdict { delay: Some(delay), ..Verdict::of(Event::Retried) }

@@ -82,6 +82,11 @@ pub enum Overlap {
     Allow,
 }
 
+impl Overlap {
+    /// All three.
+    pub const ALL: [Overlap; 3] = [Overlap::Skip, Overlap::QueueOne, Overlap::Allow];
+}
+
 /// A recurring definition: what to run, and when.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScheduleSpec {
@@ -195,6 +200,17 @@ pub struct ScheduleRecord {
     pub last_job: Option<JobId>,
     /// How often it fired.
     pub fired: u64,
+    /// Why its newest firing made no job; forgotten when one does.
+    pub last_error: Option<FiringError>,
+}
+
+/// A firing that the rules refused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FiringError {
+    /// When it was tried.
+    pub at: Timestamp,
+    /// Why it was refused.
+    pub message: String,
 }
 
 impl ScheduleRecord {
@@ -211,6 +227,7 @@ impl ScheduleRecord {
             last_slot: None,
             last_job: None,
             fired: 0,
+            last_error: None,
         })
     }
 
@@ -253,6 +270,12 @@ impl ScheduleRecord {
         self.last_slot = self.last_slot.max(Some(slot));
         self.last_job = Some(job);
         self.fired = self.fired.saturating_add(1);
+        self.last_error = None;
+    }
+
+    /// Notes a firing that was refused.
+    pub fn refused(&mut self, error: &Error, now: Timestamp) {
+        self.last_error = Some(FiringError { at: now, message: error.to_string() });
     }
 
     fn next_if_resumed(&self, now: Timestamp) -> Option<Timestamp> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::request::{Cursor, ServedQueue};
 use crate::error::Error;
@@ -12,6 +12,7 @@ use crate::job::{
 };
 use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
+pub use crate::workflow::InsertedJob;
 
 /// A stored submission.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,19 +21,6 @@ pub struct Inserted {
     pub jobs: Vec<InsertedJob>,
     /// The workflow's id, if it is one.
     pub workflow: Option<WorkflowId>,
-}
-
-/// What became of one job of a submission.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct InsertedJob {
-    /// Its id, or that of the job its idempotency key stands for.
-    pub id: JobId,
-    /// Whether the job was there before.
-    pub existing: bool,
-    /// Its state; `None` when an existing job has been pruned.
-    pub state: Option<State>,
-    /// For an existing job: whether type and payload are the same.
-    pub matches: bool,
 }
 
 /// A claimed job and the lease on it.
@@ -124,6 +112,24 @@ pub enum JobEventKind {
     Ended(State),
 }
 
+/// How many jobs match, as far as was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Counted {
+    /// How many; at least so many when `capped`.
+    pub count: u64,
+    /// How many rows were looked at for it, at most; none where the store keeps the number.
+    pub looked: u64,
+    /// Whether counting stopped there: at its cap, or because enough rows were looked at.
+    pub capped: bool,
+}
+
+impl Counted {
+    /// A number that the store keeps, cut at a cap.
+    pub(crate) fn kept(count: u64, cap: u64) -> Self {
+        Counted { count: count.min(cap), looked: 0, capped: count >= cap }
+    }
+}
+
 /// The numbers of a whole store (rule D7: accepted = sum of states + pruned).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Totals {
@@ -133,6 +139,13 @@ pub struct Totals {
     pub pruned: u64,
     /// Jobs in each state, in the order of [`State::ALL`].
     pub states: [u64; 9],
+}
+
+impl Totals {
+    /// How many jobs are in this state.
+    pub fn count(&self, state: State) -> u64 {
+        self.states[usize::from(state.number())]
+    }
 }
 
 /// What a step of an operator's act did, or would do.
@@ -147,7 +160,7 @@ pub struct Operated {
 }
 
 /// An act that was recorded.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ActRecord {
     /// When.
     pub at: Timestamp,
@@ -174,6 +187,19 @@ pub struct QueueRecord {
     pub states: [u64; 9],
     /// Since when its longest-waiting SCHEDULED job could have been claimed.
     pub oldest_scheduled: Option<Timestamp>,
+}
+
+impl QueueRecord {
+    /// How many jobs are in this state.
+    pub fn count(&self, state: State) -> u64 {
+        self.states[usize::from(state.number())]
+    }
+
+    /// Whether nothing is left of it: no job, and nobody paused it. Whoever submits chooses the names, so a list of all that
+    /// ever were would grow for ever.
+    pub fn is_forgotten(&self) -> bool {
+        !self.paused && self.states == [0; 9]
+    }
 }
 
 /// A live worker.

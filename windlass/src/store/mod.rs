@@ -15,6 +15,7 @@ mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod request;
+pub mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -31,10 +32,12 @@ pub use answer::*;
 pub use in_tx::InTx;
 pub use layer::Layer;
 pub use memory::MemoryStore;
-pub use open::{open, redacted};
+pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use request::*;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteStore};
 
 use crate::error::Result;
 use crate::job::{
@@ -89,8 +92,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// Jobs that match, newest first, a page at a time.
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>>;
 
-    /// How many jobs match, counted no further than `cap`.
-    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64>;
+    /// How many jobs match, counted no further than `cap` of them, and looking at no more than `looked_max` rows.
+    async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted>;
 
     /// The attempts of a job, oldest first, the running one included; `NotFound` when there is no such job.
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;
@@ -122,7 +125,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// Pauses or resumes a queue (rule O3).
     async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()>;
 
-    /// All queues that have or had jobs, or were paused, by name.
+    /// All queues that have jobs or are paused, by name.
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
 
     /// A worker says that it lives and what it serves.
@@ -155,6 +158,11 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     /// Hints that something changed. May lose some or be silent: polling must suffice.
     fn wakes(&self) -> broadcast::Receiver<Wake>;
+
+    /// Whether it can be written to now, as cheaply as can be told: an error says why not.
+    async fn ready(&self) -> Result<()> {
+        self.now().await.map(drop)
+    }
 
     /// Looks for contradictions in what is stored; each finding is a sentence. Empty is good.
     async fn check(&self) -> Result<Vec<String>>;

@@ -2,7 +2,8 @@
 //!
 //! A batch goes out as soon as the one before it is done, with everything that was decided meanwhile: one decision on an
 //! idle worker waits for nobody, and a busy worker makes large batches by itself. The leases of what waits here are kept
-//! alive by the heartbeat, and while they hold, store errors are answered by trying again (rule D6).
+//! alive by the heartbeat, and while they hold, store errors are answered by trying again (rule D6). A call that hangs is
+//! given up when the last of its leases has run out, and otherwise after half a minute.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::context::Attempt;
-use super::runner;
+use super::attempt::Attempt;
+use super::conclude::{Conclusion, conclude, fail_refused};
+use super::patience;
 use super::shared::Shared;
-use crate::error::Error;
-use crate::job::{Failure, Outcome, Settlement};
+use crate::error::Result;
+use crate::job::Settlement;
 use crate::observe;
 use crate::store::Settled;
 
@@ -92,8 +94,7 @@ pub(super) async fn run(shared: Arc<Shared>, inbox: Inbox) {
 async fn commit(shared: &Shared, batch: &mut Batch) {
     let mut pause = PAUSE.0;
     loop {
-        let answered = shared.store().settle(&batch.settlements).await;
-        match answered {
+        match settle_in_time(shared, batch).await {
             Ok(answers) => return answer_all(shared, batch, answers).await,
             Err(error) => {
                 observe::store_error("settle");
@@ -112,13 +113,34 @@ async fn commit(shared: &Shared, batch: &mut Batch) {
     }
 }
 
+/// Sends a batch to the store; gives up when nothing in it can be settled any more, or the store takes too long.
+async fn settle_in_time(shared: &Shared, batch: &Batch) -> Result<Vec<Settled>> {
+    let call = patience::within(patience::SETTLE, "settle", shared.store().settle(&batch.settlements));
+    tokio::select! {
+        biased;
+        answer = call => answer,
+        () = all_lapsed(&batch.attempts) => Err(patience::unanswered("settle", shared.settings.lease_time)),
+    }
+}
+
+/// Waits until no lease of these attempts holds any more. Heartbeats may put that moment off.
+async fn all_lapsed(attempts: &[Arc<Attempt>]) {
+    loop {
+        let now = Instant::now();
+        let left = attempts.iter().filter_map(|attempt| attempt.holds_for(now, Duration::ZERO)).max();
+        let Some(left) = left else { return };
+        tokio::time::sleep(left).await;
+    }
+}
+
 /// Settles one by one what the store refuses as a whole, so that one bad entry does not cost the others (rule N1).
 async fn settle_apart(shared: &Shared, batch: &mut Batch) {
     for (settlement, attempt) in batch.settlements.iter().zip(&batch.attempts) {
-        match shared.store().settle(std::slice::from_ref(settlement)).await {
+        let call = shared.store().settle(std::slice::from_ref(settlement));
+        match patience::within(patience::SETTLE, "settle", call).await {
             Ok(mut answers) => {
                 if let Some(answer) = answers.pop() {
-                    answer_one(shared, settlement.outcome(), attempt, answer).await;
+                    answer_one(shared, settlement, attempt, answer).await;
                 }
                 shared.held.remove(&attempt.lease_key());
             }
@@ -131,53 +153,23 @@ async fn answer_all(shared: &Shared, batch: &Batch, answers: Vec<Settled>) {
     debug_assert_eq!(answers.len(), batch.attempts.len(), "a store answers for each settlement");
     observe::settle_batch(answers.len());
     for ((settlement, attempt), answer) in batch.settlements.iter().zip(&batch.attempts).zip(answers) {
-        answer_one(shared, settlement.outcome(), attempt, answer).await;
+        answer_one(shared, settlement, attempt, answer).await;
     }
     // Only now: whoever waits for the last lease to go finds everything counted and told.
     shared.held.remove_all(&batch.attempts);
 }
 
-async fn answer_one(shared: &Shared, outcome: Outcome, attempt: &Arc<Attempt>, answer: Settled) {
-    match answer {
-        Settled::Applied(state) => {
-            count(shared, attempt, outcome);
-            shared.hooks.tell_settled(attempt, outcome, state);
-        }
-        // The answer to an earlier call was lost; what state it led to is not known any more.
-        Settled::AlreadyApplied => count(shared, attempt, outcome),
-        Settled::Stale(stale) => {
-            observe::settlement_stale(stale);
-            tracing::warn!(?attempt, %stale, outcome = outcome.as_str(), "a settlement came too late");
-        }
-        Settled::Refused(error) => refail(shared, attempt, error).await,
-    }
-}
-
-/// A completion that cannot be stored (a child names an unknown dependency) ends the job as a permanent failure.
-async fn refail(shared: &Shared, attempt: &Arc<Attempt>, error: Error) {
-    tracing::error!(?attempt, %error, "the store refused a completion; the job fails");
-    let failure = Failure::permanent("completion_refused", error);
-    let settlement = runner::fail(shared, attempt, attempt.lease_again(), failure);
-    let answered = shared.store().settle(std::slice::from_ref(&settlement)).await;
-    match answered.map(|mut answers| answers.pop()) {
-        Ok(Some(Settled::Applied(state))) => {
-            count(shared, attempt, settlement.outcome());
-            shared.hooks.tell_settled(attempt, settlement.outcome(), state);
-        }
-        Ok(answer) => tracing::warn!(?attempt, ?answer, "a refused completion could not be failed"),
-        Err(error) => give_up(shared, attempt, &error.to_string()),
-    }
-}
-
-pub(super) fn count(shared: &Shared, attempt: &Attempt, outcome: Outcome) {
-    let tally = &shared.tally;
-    tally.settled.fetch_add(1, Ordering::Relaxed);
-    match outcome {
-        Outcome::Released => tally.released.fetch_add(1, Ordering::Relaxed),
-        Outcome::Interrupted => tally.interrupted.fetch_add(1, Ordering::Relaxed),
-        _ => 0,
+async fn answer_one(shared: &Shared, settlement: &Settlement, attempt: &Arc<Attempt>, answer: Settled) {
+    let conclusion = match answer {
+        Settled::Refused(error) => match fail_refused(shared, attempt, error).await {
+            Ok((settlement, answer)) => conclude(shared, attempt, &settlement, answer),
+            Err(error) => return give_up(shared, attempt, &error.to_string()),
+        },
+        answer => conclude(shared, attempt, settlement, answer),
     };
-    attempt.handler.metrics[attempt.queue].ended(outcome);
+    if let Conclusion::Refused(error) = conclusion {
+        give_up(shared, attempt, &error.to_string());
+    }
 }
 
 /// An outcome that will not be recorded: the job runs again when its lease has expired.

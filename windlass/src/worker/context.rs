@@ -1,30 +1,29 @@
 //! What a handler sees of its run, and what it may do with it.
 //!
-//! An [`Attempt`] is one execution: the job, its lease, and the orders that the runtime has for it. A [`Context`] is an
-//! attempt together with the worker's state, made for one handler. Everything that writes is fenced by the lease.
+//! A [`Context`] is an [`Attempt`] together with the worker's state, made for one handler. Everything that writes is
+//! fenced by the lease.
 
 use std::any::TypeId;
 use std::fmt;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::handler::Handler;
+use super::attempt::{Attempt, Order, lock};
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::job::{
-    AttemptId, CancelAsked, DependencyKind, DependsOn, IntoNewJob, JobId, JobRecord, JobSpec, Lease, LeaseKey, Payload,
-    Progress, SPAWN_MAX, Settlement,
+    AttemptId, CancelAsked, DependencyKind, DependsOn, IntoNewJob, JobId, JobRecord, LeaseKey, Payload, Progress,
+    SPAWN_MAX, Settlement,
 };
-use crate::store::{Claimed, Filter, InTx, PAGE_MAX, Save, Settled};
+use crate::store::{Filter, InTx, PAGE_MAX, Save, Settled};
 
 /// What handlers get beside their job: the worker's state, and the attempt they run as.
 pub struct Context<S = ()> {
@@ -59,106 +58,8 @@ impl<S> fmt::Debug for Context<S> {
     }
 }
 
-/// What every attempt of a worker shares.
-pub(super) struct Around {
-    pub(super) client: Client,
-    pub(super) stopping: CancellationToken,
-}
-
-/// What the runtime wants of an attempt; a later one outranks an earlier one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub(super) enum Order {
-    /// Go on.
-    Run = 0,
-    /// Somebody asked for it to stop; it may end as it likes.
-    Cancel = 1,
-    /// Shutdown: it is dropped and its job given back.
-    Interrupt = 2,
-    /// Its lease is gone: it is dropped and says nothing.
-    Lost = 3,
-    /// The worker aborts.
-    Abort = 4,
-}
-
-impl Order {
-    fn from_number(number: u8) -> Order {
-        match number {
-            0 => Order::Run,
-            1 => Order::Cancel,
-            2 => Order::Interrupt,
-            3 => Order::Lost,
-            _ => Order::Abort,
-        }
-    }
-}
-
-/// One execution of a job.
-pub struct Attempt {
-    job: JobRecord,
-    key: LeaseKey,
-    /// Taken by whoever decides; so an attempt is decided once.
-    lease: Mutex<Option<Lease>>,
-    around: Arc<Around>,
-    pub(super) handler: Arc<Handler>,
-    pub(super) queue: usize,
-    begun: Instant,
-    begun_in_runtime: tokio::time::Instant,
-    /// Longest run, in microseconds; `u64::MAX` for no limit.
-    limit: AtomicU64,
-    /// Until when the lease is known to hold, in nanoseconds since [`EPOCH`].
-    until: AtomicU64,
-    order: AtomicU8,
-    changed: Notify,
-    token: OnceLock<CancellationToken>,
-    cancel: OnceLock<CancelAsked>,
-    children: Mutex<Vec<JobSpec>>,
-    checkpoint: Mutex<Option<Bytes>>,
-    /// Whether a transaction of the handler's own may hold, or have written, the completion.
-    in_tx: Arc<AtomicBool>,
-}
-
-/// Where the monotonic clock of this process is counted from.
-static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-fn nanos(at: Instant) -> u64 {
-    u64::try_from(at.saturating_duration_since(*EPOCH).as_nanos()).unwrap_or(u64::MAX)
-}
-
+// What a handler may ask of its attempt.
 impl Attempt {
-    /// The attempt of a claimed job; the claim was sent at `sent`, from which the lease is measured (rule L9).
-    pub(super) fn new(
-        claimed: Claimed,
-        sent: Instant,
-        around: Arc<Around>,
-        handler: Arc<Handler>,
-        queue: usize,
-    ) -> Self {
-        let Claimed { mut job, lease, expires_in } = claimed;
-        let execution = job.spec.options.timeouts.execution;
-        let limit = execution.map_or(u64::MAX, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
-        let checkpoint = job.checkpoint.take();
-        Attempt {
-            key: lease.key(),
-            lease: Mutex::new(Some(lease)),
-            around,
-            handler,
-            queue,
-            begun: Instant::now(),
-            begun_in_runtime: tokio::time::Instant::now(),
-            limit: AtomicU64::new(limit),
-            until: AtomicU64::new(nanos(sent + expires_in)),
-            order: AtomicU8::new(Order::Run as u8),
-            changed: Notify::new(),
-            token: OnceLock::new(),
-            cancel: OnceLock::new(),
-            children: Mutex::new(Vec::new()),
-            checkpoint: Mutex::new(checkpoint),
-            in_tx: Arc::new(AtomicBool::new(false)),
-            job,
-        }
-    }
-
     /// The job as it was when it was claimed.
     pub fn job(&self) -> &JobRecord {
         &self.job
@@ -179,6 +80,12 @@ impl Attempt {
         AttemptId::of(self.job.id, self.job.lease_version)
     }
 
+    /// The id of the attempt before this one, if there was one: for work that looks for what that one left behind.
+    pub fn previous_attempt_id(&self) -> Option<AttemptId> {
+        let before = self.job.lease_version.checked_sub(1).filter(|version| *version > 0);
+        before.map(|version| AttemptId::of(self.job.id, version))
+    }
+
     /// The lease's version, which only grows: give it to other systems as a fencing token (rule L9).
     pub fn lease_version(&self) -> u64 {
         self.job.lease_version
@@ -196,7 +103,7 @@ impl Attempt {
 
     /// A client of the same store.
     pub fn client(&self) -> &Client {
-        &self.around.client
+        &self.env.client
     }
 
     /// When the execution timeout ends this run, if it has one.
@@ -248,7 +155,7 @@ impl Attempt {
 
     /// A token that is cancelled when the worker begins to shut down: time to save a checkpoint and return.
     pub fn stopping(&self) -> &CancellationToken {
-        &self.around.stopping
+        &self.env.stopping
     }
 
     /// The newest checkpoint: of this attempt, or of one before it.
@@ -284,7 +191,7 @@ impl Attempt {
             // The transaction holds the job, so this would wait for its end, and the handler for this.
             return Err(Error::Conflict(format!("job {} was completed in a transaction", self.job.id)));
         }
-        let mut answers = self.around.client.store().save(&[save]).await?;
+        let mut answers = self.env.client.store().save(&[save]).await?;
         match answers.pop() {
             Some(Err(stale)) => Err(Error::StaleLease { job: self.job.id, stale }),
             Some(Ok(())) | None => Ok(()),
@@ -296,7 +203,7 @@ impl Attempt {
     /// Gives the child's place, by which a later child can depend on it ([`DependsOn::Batch`]). If the job does not
     /// complete, there are no children.
     pub fn spawn(&self, child: impl IntoNewJob) -> Result<usize> {
-        let spec = self.around.client.check_job(child.into_new_job()?)?;
+        let spec = self.env.client.check_job(child.into_new_job()?)?;
         let mut children = lock(&self.children);
         if children.len() >= SPAWN_MAX {
             return Err(Error::invalid("spawn", format!("must be at most {SPAWN_MAX} jobs")));
@@ -331,7 +238,7 @@ impl Attempt {
     /// # }
     /// ```
     pub fn complete_in_tx<'t, X: InTx<'t>, T: Serialize + 'static>(&self, tx: X, result: &T) -> X::Answer<()> {
-        let (store, job, in_tx) = (Arc::clone(self.around.client.store()), self.job.id, Arc::clone(&self.in_tx));
+        let (store, job, in_tx) = (Arc::clone(self.env.client.store()), self.job.id, Arc::clone(&self.in_tx));
         tx.settle(store, self.completion(result), move |settled| {
             let answer = match settled {
                 Ok(Settled::Applied(_) | Settled::AlreadyApplied) => return Ok(()),
@@ -348,7 +255,7 @@ impl Attempt {
     pub fn completion<T: Serialize + 'static>(&self, result: &T) -> Result<Settlement> {
         let result = if TypeId::of::<T>() == TypeId::of::<()>() { None } else { Some(Payload::json(result)?) };
         let settlement = self.lease_again().complete(result).spawn(lock(&self.children).clone())?;
-        settlement.check(self.around.client.limits_in_force())?;
+        settlement.check(self.env.client.limits_in_force())?;
         self.in_tx.store(true, Ordering::SeqCst);
         Ok(settlement)
     }
@@ -361,7 +268,7 @@ impl Attempt {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.around.client.store().find(&ids).await?.into_iter().flatten().collect())
+        Ok(self.env.client.store().find(&ids).await?.into_iter().flatten().collect())
     }
 
     /// The results of the jobs that this one depends on; those without a result are left out.
@@ -380,7 +287,7 @@ impl Attempt {
         let filter = Filter { workflow: Some(workflow), ..Filter::default() };
         let (mut jobs, mut after) = (Vec::new(), None);
         loop {
-            let page = self.around.client.list(filter.clone(), PAGE_MAX, after).await?;
+            let page = self.env.client.list(filter.clone(), PAGE_MAX, after).await?;
             jobs.extend(page.items);
             after = page.next;
             if after.is_none() {
@@ -405,93 +312,4 @@ impl Attempt {
             DependsOn::Batch(_) => None,
         })
     }
-}
-
-// The runtime's side.
-impl Attempt {
-    pub(super) fn current_order(&self) -> Order {
-        Order::from_number(self.order.load(Ordering::SeqCst))
-    }
-
-    /// Gives an order; says whether it outranks what was ordered before.
-    pub(super) fn order(&self, order: Order) -> bool {
-        let before = self.order.fetch_max(order as u8, Ordering::SeqCst);
-        if let Some(token) = self.token.get() {
-            token.cancel();
-        }
-        self.changed.notify_waiters();
-        before < order as u8
-    }
-
-    /// Passes on that somebody asked for a cancel; the first ask is kept.
-    pub(super) fn ask_cancel(&self, asked: CancelAsked) {
-        let _ = self.cancel.set(asked);
-        self.order(Order::Cancel);
-    }
-
-    /// Resolves when orders or the time limit may have changed since the call.
-    pub(super) fn changed(&self) -> &Notify {
-        &self.changed
-    }
-
-    fn limit_in_force(&self) -> Option<Duration> {
-        let micros = self.limit.load(Ordering::SeqCst);
-        Some(Duration::from_micros(micros)).filter(|_| micros != u64::MAX)
-    }
-
-    /// By how much the run is over its time limit, by the clock on the wall of this process.
-    pub(super) fn overdue(&self) -> Option<Duration> {
-        self.begun.elapsed().checked_sub(self.limit_in_force()?)
-    }
-
-    /// The right to decide, for the first who asks.
-    pub(super) fn take_lease(&self) -> Option<Lease> {
-        lock(&self.lease).take()
-    }
-
-    /// Whether nobody need stop the handler for want of a lease.
-    pub(super) fn is_decided(&self) -> bool {
-        self.is_in_tx() || lock(&self.lease).is_none()
-    }
-
-    /// Whether a transaction of the handler's own may hold, or have written, the completion.
-    pub(super) fn is_in_tx(&self) -> bool {
-        self.in_tx.load(Ordering::SeqCst)
-    }
-
-    /// That transaction has come to nothing.
-    pub(super) fn leave_tx(&self) {
-        self.in_tx.store(false, Ordering::SeqCst);
-    }
-
-    /// A lease to decide with once more; the store takes one decision at most.
-    pub(super) fn lease_again(&self) -> Lease {
-        Lease::granted(&self.job, self.key.token)
-    }
-
-    pub(super) fn take_children(&self) -> Vec<JobSpec> {
-        std::mem::take(&mut *lock(&self.children))
-    }
-
-    /// The store confirmed the lease: it holds for so long after the request was sent.
-    pub(super) fn confirm(&self, sent: Instant, expires_in: Duration) {
-        self.until.fetch_max(nanos(sent + expires_in), Ordering::SeqCst);
-    }
-
-    /// How long the lease is known to hold, less a margin; `None` when it is not.
-    pub(super) fn holds_for(&self, now: Instant, margin: Duration) -> Option<Duration> {
-        let left = self.until.load(Ordering::SeqCst).checked_sub(nanos(now + margin))?;
-        Some(Duration::from_nanos(left)).filter(|left| !left.is_zero())
-    }
-}
-
-impl fmt::Debug for Attempt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, number) = (self.job.id, self.job.attempt);
-        write!(f, "Attempt {number} of {} {id}", self.job.spec.job_type)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics while it holds a lock of an attempt")
 }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
+use super::conclude::{Conclusion, conclude, decided_state, fail_refused};
+use super::decide::decide;
 use super::fetcher::attempt_of;
 use super::rotation::{Rotation, Wish};
-use super::runner::AfterTx;
+use super::runner::{self, AfterTx};
 use super::shared::Shared;
-use super::{Worker, runner, schedules, upkeep};
+use super::upkeep;
 use crate::error::{Error, Result};
 use crate::job::{Outcome, State};
 use crate::store::{ClaimRequest, Claimed, Settled};
@@ -36,7 +38,7 @@ pub struct Drained {
     pub snoozed: usize,
     /// Attempts whose settlement was refused because the lease did not hold.
     pub stale: usize,
-    /// Whether the drain ended at the point set by [`Worker::crash_at`].
+    /// Whether the drain ended at the point set by [`Worker::crash_at`](super::Worker::crash_at).
     pub crashed: bool,
 }
 
@@ -64,88 +66,74 @@ pub enum CrashPoint {
 pub(super) struct Crash(AtomicU8);
 
 impl Crash {
+    /// Makes the next drain stop at this point.
+    pub(super) fn ask(&self, point: CrashPoint) {
+        self.0.store(point as u8, Ordering::SeqCst);
+    }
+
     fn happens(&self, point: CrashPoint) -> bool {
         self.0.compare_exchange(point as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 }
 
-impl<S> Worker<S> {
-    /// Makes the next [`drain`](Self::drain) stop at this point, once, as if the process had died there.
-    ///
-    /// The job it was at stays RUNNING under a lease that nobody keeps alive.
-    pub fn crash_at(&self, point: CrashPoint) {
-        self.crash.0.store(point as u8, Ordering::SeqCst);
+/// Runs everything that can run now, and what becomes runnable by that.
+pub(super) async fn drain(shared: &Arc<Shared>, crash: &Crash) -> Result<Drained> {
+    let mut rotation = Rotation::default();
+    let mut drained = Drained::default();
+    while drained.attempts() < DRAIN_MAX {
+        upkeep::step(shared).await?;
+        let sent = Instant::now();
+        let Some(claimed) = claim_one(shared, &mut rotation).await? else { return Ok(drained) };
+        if run_one(shared, crash, claimed, sent, &mut drained).await? {
+            drained.crashed = true;
+            return Ok(drained);
+        }
     }
+    Err(Error::Conflict(format!("the drain ran {DRAIN_MAX} jobs and there are more: some job enqueues itself")))
+}
 
-    /// Runs everything that can run now, one job after the other, and what becomes runnable by that; then returns.
-    ///
-    /// For tests. Does the upkeep first: expired leases, lifetimes, schedules.
-    pub async fn drain(&self) -> Result<Drained> {
-        let shared = self.shared()?;
-        schedules::register(&self.client, &self.plan.schedules, shared.settings.left).await?;
-        let mut rotation = Rotation::default();
-        let mut drained = Drained::default();
-        while drained.attempts() < DRAIN_MAX {
-            upkeep::step(&shared).await?;
-            let sent = Instant::now();
-            let Some(claimed) = claim_one(&shared, &mut rotation).await? else { return Ok(drained) };
-            if self.run_one(&shared, claimed, sent, &mut drained).await? {
-                drained.crashed = true;
-                return Ok(drained);
-            }
-        }
-        Err(Error::Conflict(format!("the drain ran {DRAIN_MAX} jobs and there are more: some job enqueues itself")))
+/// Runs and settles one job; says whether the crash happened.
+async fn run_one(
+    shared: &Arc<Shared>,
+    crash: &Crash,
+    claimed: Claimed,
+    sent: Instant,
+    drained: &mut Drained,
+) -> Result<bool> {
+    let Some((attempt, handler)) = attempt_of(shared, claimed, sent) else { return Ok(false) };
+    shared.hooks.tell_claimed(attempt.job());
+    if crash.happens(CrashPoint::Claimed) {
+        return Ok(true);
     }
-
-    /// Runs and settles one job; says whether the crash happened.
-    async fn run_one(
-        &self,
-        shared: &Arc<Shared>,
-        claimed: Claimed,
-        sent: Instant,
-        drained: &mut Drained,
-    ) -> Result<bool> {
-        let Some(attempt) = attempt_of(shared, claimed, sent) else { return Ok(false) };
-        shared.hooks.tell_claimed(attempt.job());
-        if self.crash.happens(CrashPoint::Claimed) {
-            return Ok(true);
-        }
-        let ended = runner::execute(shared, &attempt).await;
-        if self.crash.happens(CrashPoint::Handled) {
-            return Ok(true);
-        }
-        let ended = match runner::after_tx(shared, &attempt, ended).await {
-            AfterTx::Undecided(ended) => ended,
-            AfterTx::Completed => {
-                drained.completed += 1;
-                return Ok(false);
-            }
-            AfterTx::Gone => {
-                drained.stale += 1;
-                return Ok(false);
-            }
-        };
-        let Some(settlement) = runner::decide(shared, &attempt, ended) else { return Ok(false) };
-        let mut outcome = settlement.outcome();
-        let mut answer = shared.store().settle(&[settlement]).await?.pop();
-        if let Some(Settled::Refused(error)) = answer {
-            let failure = crate::job::Failure::permanent("completion_refused", error);
-            let settlement = runner::fail(shared, &attempt, attempt.lease_again(), failure);
-            outcome = settlement.outcome();
-            answer = shared.store().settle(&[settlement]).await?.pop();
-        }
-        if self.crash.happens(CrashPoint::Settled) {
-            return Ok(true);
-        }
-        match answer {
-            Some(Settled::Applied(state)) => {
-                shared.hooks.tell_settled(&attempt, outcome, state);
-                drained.count(outcome, state);
-            }
-            Some(Settled::Stale(_) | Settled::AlreadyApplied | Settled::Refused(_)) | None => drained.stale += 1,
-        }
-        Ok(false)
+    let ended = runner::execute(shared, &attempt, &handler).await;
+    if crash.happens(CrashPoint::Handled) {
+        return Ok(true);
     }
+    let ended = match runner::after_tx(shared, &attempt, ended).await {
+        AfterTx::Undecided(ended) => ended,
+        AfterTx::Completed => {
+            drained.completed += 1;
+            return Ok(false);
+        }
+        AfterTx::Gone => {
+            drained.stale += 1;
+            return Ok(false);
+        }
+    };
+    let Some(mut settlement) = decide(shared, &attempt, ended) else { return Ok(false) };
+    let answered = shared.store().settle(std::slice::from_ref(&settlement)).await?.pop();
+    let mut answer = answered.ok_or_else(|| Error::store("settle", "the store gave no answer"))?;
+    if let Settled::Refused(error) = answer {
+        (settlement, answer) = fail_refused(shared, &attempt, error).await?;
+    }
+    if crash.happens(CrashPoint::Settled) {
+        return Ok(true);
+    }
+    match conclude(shared, &attempt, &settlement, answer) {
+        Conclusion::Done(outcome, state) => drained.count(outcome, state.unwrap_or_else(|| decided_state(&settlement))),
+        Conclusion::Stale | Conclusion::Refused(_) => drained.stale += 1,
+    }
+    Ok(false)
 }
 
 impl Drained {

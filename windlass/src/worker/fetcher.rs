@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
+use super::attempt::Attempt;
 use super::committer::Decided;
-use super::context::Attempt;
+use super::handler::Handler;
+use super::patience;
 use super::rotation::{Rotation, Wish};
 use super::runner;
 use super::shared::{Shared, Slot};
@@ -68,7 +70,8 @@ pub(super) async fn run(shared: Arc<Shared>, committer: mpsc::Sender<Decided>, p
             continue;
         }
         let sent = Instant::now();
-        match fetcher.shared.store().claim(&request).await {
+        let limit = patience::claim(fetcher.shared.settings.lease_time);
+        match patience::within(limit, "claim", fetcher.shared.store().claim(&request)).await {
             Ok(claimed) => {
                 pause = PAUSE.0;
                 fetcher.look_at(&request, &claimed);
@@ -128,12 +131,12 @@ impl Fetcher {
             return;
         }
         observe::claim_batch(claimed.len());
-        let attempts: Vec<Arc<Attempt>> =
+        let attempts: Vec<_> =
             claimed.into_iter().filter_map(|claimed| attempt_of(&self.shared, claimed, sent)).collect();
-        self.shared.held.add(&attempts);
-        for attempt in attempts {
+        self.shared.held.add(attempts.iter().map(|(attempt, _)| attempt));
+        for (attempt, handler) in attempts {
             self.shared.hooks.tell_claimed(attempt.job());
-            let slot = Slot::take(&self.shared, attempt);
+            let slot = Slot::take(&self.shared, attempt, handler);
             tokio::spawn(runner::run(slot, self.committer.clone()));
         }
     }
@@ -151,7 +154,7 @@ impl Fetcher {
         }
         tokio::select! {
             biased;
-            () = shared.around.stopping.cancelled() => {}
+            () = shared.env.stopping.cancelled() => {}
             () = shared.freed.notified() => {}
             () = tokio::time::sleep(LINGER) => {}
         }
@@ -170,7 +173,7 @@ impl Fetcher {
         }
         tokio::select! {
             biased;
-            () = shared.around.stopping.cancelled() => {}
+            () = shared.env.stopping.cancelled() => {}
             () = shared.woken.notified() => {}
             () = shared.freed.notified() => {}
             () = tokio::time::sleep_until(self.poll_at) => {}
@@ -178,12 +181,16 @@ impl Fetcher {
     }
 
     async fn sleep(&self, time: Duration) {
-        let _ = tokio::time::timeout(time, self.shared.around.stopping.cancelled()).await;
+        let _ = tokio::time::timeout(time, self.shared.env.stopping.cancelled()).await;
     }
 }
 
-/// The attempt of a claimed job. A store that gives what was not asked for loses it to the lease's expiry.
-pub(super) fn attempt_of(shared: &Arc<Shared>, claimed: Claimed, sent: Instant) -> Option<Arc<Attempt>> {
+/// The attempt of a claimed job, and its handler. A store that gives what was not asked for loses it to the lease's expiry.
+pub(super) fn attempt_of(
+    shared: &Arc<Shared>,
+    claimed: Claimed,
+    sent: Instant,
+) -> Option<(Arc<Attempt>, Arc<Handler>)> {
     let spec = &claimed.job.spec;
     let (handler, queue) = (shared.handler_of(&spec.job_type), shared.queue_of(&spec.queue));
     let Some((handler, queue)) = handler.zip(queue) else {
@@ -192,8 +199,9 @@ pub(super) fn attempt_of(shared: &Arc<Shared>, claimed: Claimed, sent: Instant) 
     };
     let waited = claimed.job.started_at.zip(claimed.job.scheduled_at);
     let waited = waited.map_or(Duration::ZERO, |(started, scheduled)| started.since(scheduled));
-    handler.metrics[queue].claimed(waited);
-    Some(Arc::new(Attempt::new(claimed, sent, Arc::clone(&shared.around), handler, queue)))
+    handler.handled.metrics[queue].claimed(waited);
+    let (env, handled) = (Arc::clone(&shared.env), Arc::clone(&handler.handled));
+    Some((Arc::new(Attempt::new(claimed, sent, env, handled, queue)), handler))
 }
 
 /// Passes the store's hints on to whom they concern, until the worker is finished.

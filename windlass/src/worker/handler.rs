@@ -7,11 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
-use std::time::Duration;
 
 use serde::Serialize;
 
-use super::context::{Attempt, Context};
+use super::attempt::Attempt;
+use super::context::Context;
+use super::handled::{BackoffFunction, HandledType};
 use crate::job::{CODE_INVALID_PAYLOAD, CODE_PANIC, Category, Failure, Job, JobType, Payload};
 use crate::observe::JobMetrics;
 
@@ -21,27 +22,10 @@ pub type HandlerResult = Result<Option<Payload>, Failure>;
 pub(super) type Run<'a> = Pin<Box<dyn Future<Output = HandlerResult> + Send + 'a>>;
 /// A handler whose types are erased.
 pub(super) type Call = dyn Fn(Arc<Attempt>) -> Run<'static> + Send + Sync;
-/// A backoff of the user's own: from the number of the failure, counted from 1, to the delay.
-pub(super) type BackoffFunction = dyn Fn(u32, &Failure) -> Duration + Send + Sync;
-
-/// A handler, what goes with it, and its metrics by queue.
+/// A handler, and what goes with its type.
 pub(super) struct Handler {
-    pub(super) job_type: JobType,
     pub(super) call: Arc<Call>,
-    pub(super) backoff: Option<Arc<BackoffFunction>>,
-    pub(super) metrics: Vec<JobMetrics>,
-}
-
-impl Handler {
-    /// The delay that the user's own backoff wants; `None` where there is none or it panics (rule R3b).
-    pub(super) fn own_backoff(&self, failures: u32, failure: &Failure) -> Option<Duration> {
-        let backoff = self.backoff.as_ref()?;
-        let computed = catch_unwind(AssertUnwindSafe(|| backoff(failures, failure)));
-        if computed.is_err() {
-            tracing::error!(job.r#type = %self.job_type, "the backoff function panicked; the stored policy is used");
-        }
-        computed.ok()
-    }
+    pub(super) handled: Arc<HandledType>,
 }
 
 /// A handler of typed jobs.
@@ -96,6 +80,8 @@ where
 /// The handler of every type that has none of its own, made into one for each type that comes along.
 pub(super) struct AnyHandler {
     call: Arc<Call>,
+    /// Backoffs of the user's own, by type.
+    backoffs: HashMap<String, Arc<BackoffFunction>>,
     made: Mutex<HashMap<JobType, Arc<Handler>>>,
 }
 
@@ -103,8 +89,8 @@ pub(super) struct AnyHandler {
 const ANY_TYPES_MAX: usize = 1000;
 
 impl AnyHandler {
-    pub(super) fn new(call: Arc<Call>) -> Self {
-        AnyHandler { call, made: Mutex::new(HashMap::new()) }
+    pub(super) fn new(call: Arc<Call>, backoffs: HashMap<String, Arc<BackoffFunction>>) -> Self {
+        AnyHandler { call, backoffs, made: Mutex::new(HashMap::new()) }
     }
 
     /// The handler for a type; `metrics` makes those of a new one.
@@ -113,12 +99,9 @@ impl AnyHandler {
         let shared = made.len() >= ANY_TYPES_MAX && !made.contains_key(job_type);
         let key = if shared { JobType::new("other").expect("the name is plain") } else { job_type.clone() };
         let handler = made.entry(key).or_insert_with_key(|key| {
-            Arc::new(Handler {
-                job_type: key.clone(),
-                call: Arc::clone(&self.call),
-                backoff: None,
-                metrics: metrics(key),
-            })
+            let backoff = self.backoffs.get(key.as_str()).cloned();
+            let handled = HandledType { job_type: key.clone(), backoff, metrics: metrics(key) };
+            Arc::new(Handler { call: Arc::clone(&self.call), handled: Arc::new(handled) })
         });
         Arc::clone(handler)
     }
@@ -129,11 +112,31 @@ fn decode<J: Job>(payload: &Payload) -> Result<J, Failure> {
     if !payload.is_json() {
         return Err(Failure::permanent(CODE_INVALID_PAYLOAD, "the payload is not JSON"));
     }
-    serde_json::from_slice(payload.as_bytes()).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        let message = format!("the payload does not read as {}: at line {line} column {column}", J::TYPE);
-        Failure::permanent(CODE_INVALID_PAYLOAD, message)
-    })
+    let mut json = serde_json::Deserializer::from_slice(payload.as_bytes());
+    let read = serde_path_to_error::deserialize(&mut json);
+    let problem = match read {
+        Ok(job) => match json.end() {
+            Ok(()) => return Ok(job),
+            Err(error) => problem_of(".", &error),
+        },
+        Err(error) => problem_of(&error.path().to_string(), error.inner()),
+    };
+    let message = format!("the payload does not read as {}: {problem}", J::TYPE);
+    Err(Failure::permanent(CODE_INVALID_PAYLOAD, message))
+}
+
+/// What is wrong with a payload: the place, what was expected there, and nothing of what was found.
+fn problem_of(path: &str, error: &serde_json::Error) -> String {
+    let place = format!("line {} column {}", error.line(), error.column());
+    let text = error.to_string();
+    // serde names fields of the type in backticks, and quotes values before it says what it expected.
+    let named = ["missing field `", "duplicate field `"].into_iter().find(|start| text.starts_with(start));
+    let what = match (named, text.rsplit_once(", expected ")) {
+        (Some(start), _) => text[..start.len()].to_owned() + text[start.len()..].split('`').next().unwrap_or("") + "`",
+        (None, Some((_, expected))) => format!("expected {}", expected.split(" at line ").next().unwrap_or(expected)),
+        (None, None) => "not valid".to_owned(),
+    };
+    if path == "." { format!("{what} at {place}") } else { format!("{path}: {what} at {place}") }
 }
 
 fn encode<R: Serialize + 'static>(result: &R) -> HandlerResult {

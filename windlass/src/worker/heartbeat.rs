@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::context::{Attempt, Order};
-use super::runner;
+use super::attempt::{Attempt, Order};
+use super::decide;
+use super::patience;
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::observe;
@@ -41,8 +42,12 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<oneshot::Receiver<()>> {
 }
 
 async fn beat_until_finished(shared: &Shared) {
-    let store = own_store(shared).await;
-    let every = shared.settings.beat_every();
+    let store = tokio::select! {
+        biased;
+        () = shared.finished.cancelled() => return,
+        store = own_store(shared) => store,
+    };
+    let every = shared.settings.heartbeat_interval();
     let mut next = Instant::now() + every;
     loop {
         let wake = soonest_fence(shared).map_or(next, |fence| fence.min(next));
@@ -67,13 +72,17 @@ async fn beat_until_finished(shared: &Shared) {
             next = Instant::now() + if answered { every } else { every / 4 };
         }
         fence(shared);
-        give_away_stuck(shared, &*store).await;
+        tokio::select! {
+            biased;
+            () = shared.finished.cancelled() => return,
+            () = give_away_stuck(shared, &*store) => {}
+        }
     }
 }
 
 /// The store's own handle for heartbeats, where it has one.
 async fn own_store(shared: &Shared) -> Arc<dyn Store> {
-    match shared.store().heartbeats().await {
+    match patience::within(patience::READ, "open a handle for heartbeats", shared.store().heartbeats()).await {
         Ok(own) => own.unwrap_or_else(|| Arc::clone(shared.store())),
         Err(error) => {
             tracing::warn!(%error, "no handle of their own for heartbeats; they share the worker's");
@@ -167,7 +176,7 @@ async fn give_away_stuck(shared: &Shared, store: &dyn Store) {
         attempt.order(Order::Cancel);
         observe::handler_stuck(&attempt.job().spec.job_type);
         tracing::error!(?attempt, "the handler blocks its thread past its execution timeout; it keeps its slot");
-        let settlement = runner::fail(shared, &attempt, lease, runner::timed_out(&attempt));
+        let settlement = decide::fail(shared, &attempt, lease, decide::timed_out(&attempt));
         let settled = tokio::time::timeout(shared.settings.lease_time / 3, store.settle(&[settlement])).await;
         if !matches!(settled, Ok(Ok(_))) {
             tracing::warn!(?attempt, "the attempt could not be closed; its lease will expire");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::context::Attempt;
+use super::attempt::Attempt;
 use super::handler::{Call, HandlerResult, Run, Unpanicked};
 use crate::job::{JobRecord, Outcome, State};
 

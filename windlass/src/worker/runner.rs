@@ -10,31 +10,19 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
-use super::committer::{self, Decided};
-use super::context::{Attempt, Order};
-use super::handler::{HandlerResult, Unpanicked};
+use super::attempt::{Attempt, Order};
+use super::committer::Decided;
+use super::conclude;
+use super::decide::{Ended, decide};
+use super::handler::{Handler, Unpanicked};
 use super::middleware::Next;
+use super::patience;
 use super::shared::{Shared, Slot};
-use crate::job::{CODE_EXECUTION_TIMEOUT, Category, Failure, Lease, Outcome, Payload, Settlement, State};
+use crate::job::{Category, Failure, State};
 use crate::observe;
 
 /// How long a handler whose time is up may take to notice (rule T1).
 pub(super) const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
-
-/// How a run came to its end.
-#[derive(Debug)]
-pub(super) enum Ended {
-    /// The handler returned.
-    Finished(HandlerResult),
-    /// Its time was up.
-    TimedOut,
-    /// It never started.
-    Released,
-    /// Shutdown stopped it.
-    Interrupted,
-    /// Its lease is gone, or the worker aborts: there is nothing to say.
-    Silent,
-}
 
 /// What is left of a run whose handler may have completed its job in a transaction of its own.
 pub(super) enum AfterTx {
@@ -48,7 +36,7 @@ pub(super) enum AfterTx {
 
 /// Runs a claimed job, hands the decision to the committer, and only then gives the slot back.
 pub(super) async fn run(mut slot: Slot, committer: mpsc::Sender<Decided>) {
-    let ended = execute(&slot.shared, &slot.attempt).await;
+    let ended = execute(&slot.shared, &slot.attempt, &slot.handler).await;
     let AfterTx::Undecided(ended) = after_tx(&slot.shared, &slot.attempt, ended).await else { return };
     if let Some(settlement) = decide(&slot.shared, &slot.attempt, ended) {
         let attempt = Arc::clone(&slot.attempt);
@@ -57,8 +45,8 @@ pub(super) async fn run(mut slot: Slot, committer: mpsc::Sender<Decided>) {
 }
 
 /// Runs the handler to whatever end it comes to.
-pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>) -> Ended {
-    if shared.around.stopping.is_cancelled() {
+pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>, handler: &Handler) -> Ended {
+    if shared.is_stopping() {
         return Ended::Released;
     }
     if attempt.holds_for(Instant::now(), Duration::ZERO).is_none() || attempt.current_order() >= Order::Lost {
@@ -75,13 +63,14 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>) -> Ended {
     );
     observe::trace::continue_in(&span, job.spec.options.trace_context.as_ref());
     let begun = Instant::now();
-    let ended = supervise(shared, attempt).instrument(span).await;
-    attempt.handler.metrics[attempt.queue].ran(begun.elapsed());
+    let ended = watch(shared, attempt, handler).instrument(span).await;
+    attempt.handled.metrics[attempt.queue].ran(begun.elapsed());
     ended
 }
 
-async fn supervise(shared: &Shared, attempt: &Arc<Attempt>) -> Ended {
-    let call = &*attempt.handler.call;
+/// Runs the handler and watches its orders and its time limit.
+async fn watch(shared: &Shared, attempt: &Arc<Attempt>, handler: &Handler) -> Ended {
+    let call = &*handler.call;
     let run = match &*shared.middleware {
         [] => call(Arc::clone(attempt)),
         layers => Next::new(layers, attempt, call).start(),
@@ -146,7 +135,7 @@ pub(super) async fn after_tx(shared: &Shared, attempt: &Attempt, ended: Ended) -
     if !attempt.is_in_tx() || matches!(ended, Ended::Silent) {
         return AfterTx::Undecided(ended);
     }
-    let found = shared.store().find(&[attempt.id()]).await;
+    let found = patience::within(patience::READ, "find a job", shared.store().find(&[attempt.id()])).await;
     let state = match found.map(|mut jobs| jobs.pop().flatten()) {
         // One that is pruned already had ended.
         Ok(None) => State::Completed,
@@ -159,8 +148,7 @@ pub(super) async fn after_tx(shared: &Shared, attempt: &Attempt, ended: Ended) -
     };
     match (state, ended) {
         (State::Completed, _) => {
-            committer::count(shared, attempt, Outcome::Completed);
-            shared.hooks.tell_settled(attempt, Outcome::Completed, State::Completed);
+            conclude::completed_in_tx(shared, attempt);
             AfterTx::Completed
         }
         (State::Running, ended) => {
@@ -178,46 +166,4 @@ pub(super) async fn after_tx(shared: &Shared, attempt: &Attempt, ended: Ended) -
 fn not_committed() -> Failure {
     let message = "the handler succeeded, but the transaction in which it completed the job was not committed";
     Failure::new(Category::Temporary, Some("not_committed".to_owned()), message)
-}
-
-/// Turns the end of a run into a settlement; `None` when there is nothing to say, or it was said elsewhere.
-pub(super) fn decide(shared: &Shared, attempt: &Attempt, ended: Ended) -> Option<Settlement> {
-    let lease = attempt.take_lease()?;
-    Some(match ended {
-        Ended::Silent => return None,
-        Ended::Released => lease.release(),
-        Ended::Interrupted => lease.interrupt(),
-        Ended::TimedOut => fail(shared, attempt, lease, timed_out(attempt)),
-        Ended::Finished(Err(failure)) => fail(shared, attempt, lease, failure),
-        Ended::Finished(Ok(result)) => complete(shared, attempt, lease, result),
-    })
-}
-
-fn complete(shared: &Shared, attempt: &Attempt, lease: Lease, result: Option<Payload>) -> Settlement {
-    let limit = shared.around.client.limits_in_force().payload_bytes();
-    let checked = result.as_ref().map_or(Ok(()), |result| result.check_size("result", limit));
-    if let Err(error) = checked {
-        return fail(shared, attempt, lease, Failure::permanent("result_too_large", error));
-    }
-    let settlement = lease.complete(result);
-    let children = attempt.take_children();
-    if children.is_empty() {
-        return settlement;
-    }
-    settlement.spawn(children).expect("spawning was refused beyond the limit, and this is a completion")
-}
-
-/// A failed run, with the delay that the user's own backoff wants if there is one.
-pub(super) fn fail(shared: &Shared, attempt: &Attempt, lease: Lease, mut failure: Failure) -> Settlement {
-    if failure.retry_after.is_none() {
-        failure.retry_after = attempt.handler.own_backoff(attempt.job().failures.saturating_add(1), &failure);
-    }
-    lease.fail(failure, &mut || shared.random())
-}
-
-pub(super) fn timed_out(attempt: &Attempt) -> Failure {
-    let limit = attempt.deadline().zip(attempt.job().spec.options.timeouts.execution);
-    let words = limit.map_or_else(String::new, |(_, limit)| format!(" of {limit:?}"));
-    let message = format!("the attempt ran longer than its execution timeout{words}");
-    Failure::new(Category::Timeout, Some(CODE_EXECUTION_TIMEOUT.to_owned()), message)
 }

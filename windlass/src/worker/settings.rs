@@ -7,12 +7,14 @@ use crate::store::Retention;
 
 /// Short, so that the jobs of a dead worker run again soon (rule L6).
 const LEASE_TIME: Duration = Duration::from_secs(5);
-/// Heartbeats are no further apart, so that a cancel reaches a handler within a second even where no hint does.
-const BEAT_EVERY_MAX: Duration = Duration::from_millis(750);
 /// A lost hint, and a job whose delay ends, waits at most this long.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Most process managers kill after 30 s.
 const GRACE: Duration = Duration::from_secs(25);
+/// The last part of the grace period, in which no handler runs any more: a fifth of it, but no more than this.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+/// Even where the grace period is shorter, the last settlements get this long.
+const FLUSH_MIN: Duration = Duration::from_secs(2);
 /// Expired leases are taken back within a second (rule L7).
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -20,7 +22,7 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Settings {
     pub(super) host: String,
     pub(super) lease_time: Duration,
-    pub(super) beat_every: Option<Duration>,
+    pub(super) heartbeat_interval: Option<Duration>,
     pub(super) poll_interval: Duration,
     pub(super) grace: Duration,
     /// Whether it does upkeep at all.
@@ -34,9 +36,20 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// How often heartbeats are sent: every third of the lease time and at least every 750 ms, unless set otherwise.
-    pub(super) fn beat_every(&self) -> Duration {
-        self.beat_every.unwrap_or_else(|| (self.lease_time / 3).min(BEAT_EVERY_MAX))
+    /// How often heartbeats are sent: every third of the lease time unless set otherwise, so that two may be lost, and
+    /// never less often than every half of it.
+    pub(super) fn heartbeat_interval(&self) -> Duration {
+        self.heartbeat_interval.unwrap_or(self.lease_time / 3).min(self.lease_time / 2)
+    }
+
+    /// How much of the grace period handlers get; the rest is for giving jobs back and the last settlements.
+    pub(super) fn grace_of_handlers(&self) -> Duration {
+        self.grace - (self.grace / 5).min(FLUSH_MAX)
+    }
+
+    /// How long the whole stop may take.
+    pub(super) fn stop_within(&self) -> Duration {
+        self.grace.max(self.grace_of_handlers() + FLUSH_MIN)
     }
 
     /// How long before its end a lease that was not confirmed counts as lost: clocks may run at different rates.
@@ -50,7 +63,7 @@ impl Default for Settings {
         Settings {
             host: host_name(),
             lease_time: LEASE_TIME,
-            beat_every: None,
+            heartbeat_interval: None,
             poll_interval: POLL_INTERVAL,
             grace: GRACE,
             upkeep: true,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::context::{Around, Attempt, Order};
+use super::attempt::{Attempt, Order, WorkerEnv};
 use super::handler::{AnyHandler, Handler};
 use super::middleware::{Hooks, Middleware};
 use super::settings::Settings;
@@ -20,7 +20,7 @@ use crate::store::{ServedQueue, Store, WorkerReport};
 pub(super) struct Shared {
     pub(super) id: WorkerId,
     pub(super) settings: Settings,
-    pub(super) around: Arc<Around>,
+    pub(super) env: Arc<WorkerEnv>,
     pub(super) queues: Vec<Served>,
     /// How many handlers may run at once in all.
     pub(super) capacity: usize,
@@ -82,7 +82,7 @@ impl Served {
     }
 }
 
-/// What a worker counts for its last words.
+/// What a worker counts for its summary.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) settled: AtomicUsize,
@@ -97,7 +97,7 @@ impl Shared {
     pub(super) fn new(
         id: WorkerId,
         settings: Settings,
-        around: Around,
+        env: WorkerEnv,
         queues: Vec<Served>,
         handlers: Handlers,
         middleware: Arc<[Arc<dyn Middleware>]>,
@@ -110,7 +110,7 @@ impl Shared {
             id,
             capacity: settings.concurrency.map_or(slots, |most| most.min(slots)),
             settings,
-            around: Arc::new(around),
+            env: Arc::new(env),
             queues,
             handlers,
             types,
@@ -130,11 +130,11 @@ impl Shared {
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {
-        self.around.client.store()
+        self.env.client.store()
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        self.around.stopping.is_cancelled()
+        self.env.stopping.is_cancelled()
     }
 
     pub(super) fn busy(&self) -> usize {
@@ -198,15 +198,16 @@ impl Shared {
 pub(super) struct Slot {
     pub(super) shared: Arc<Shared>,
     pub(super) attempt: Arc<Attempt>,
+    pub(super) handler: Arc<Handler>,
     /// Whether the committer has the decision; until then the lease goes with the slot.
     pub(super) handed_over: bool,
 }
 
 impl Slot {
-    pub(super) fn take(shared: &Arc<Shared>, attempt: Arc<Attempt>) -> Self {
+    pub(super) fn take(shared: &Arc<Shared>, attempt: Arc<Attempt>, handler: Arc<Handler>) -> Self {
         shared.busy.fetch_add(1, Ordering::SeqCst);
         shared.queues[attempt.queue].busy.fetch_add(1, Ordering::SeqCst);
-        Slot { shared: Arc::clone(shared), attempt, handed_over: false }
+        Slot { shared: Arc::clone(shared), attempt, handler, handed_over: false }
     }
 }
 

@@ -1,8 +1,9 @@
 //! A running worker, and how it comes to its end (rule N3).
 //!
 //! A worker has three modes. *Running*: it claims, runs, settles. *Stopping*, entered by the first request: it claims
-//! nothing; what has not started is released; running handlers may finish within the grace period and are then dropped,
-//! their jobs given back as interrupted; the committer is flushed; heartbeats go on until all of that is durable.
+//! nothing; what has not started is released; running handlers may finish within most of the grace period and are then
+//! dropped, their jobs given back as interrupted; the committer is flushed; heartbeats go on until all of that is durable
+//! or the grace period is over, whatever the store does.
 //! *Aborted*, entered by the second request or by dropping the [`Running`]: everything is dropped where it stands, and
 //! the leases expire.
 
@@ -13,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::attempt::Order;
 use super::committer::{self, Decided};
-use super::context::Order;
 use super::fetcher::{self, Pulse};
 use super::shared::Shared;
 use super::{heartbeat, upkeep};
@@ -25,13 +26,15 @@ use crate::observe;
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// How often that is looked at, and the pause before a loop that ended is started again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a claim that is under way at shutdown is waited for; what it brings is then given back.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a handler that holds its thread is waited for, once it was told to stop.
-const DROP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a claim that is under way at shutdown is waited for, at most and at least; what it brings is given back.
+const CLAIM_PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
+/// How long the store may take to hear that a worker has left; after 30 s nobody counts on it anyway.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a worker left behind when it stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Stopped {
     /// Attempts settled over the worker's life.
     pub settled: usize,
@@ -50,13 +53,13 @@ pub struct Stopped {
 #[must_use = "dropping it aborts the worker"]
 pub struct Running {
     stop: Stop,
-    conductor: JoinHandle<Stopped>,
+    supervisor: JoinHandle<Stopped>,
 }
 
 impl Running {
     pub(super) fn start(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Self {
-        let conductor = tokio::spawn(conduct(Arc::clone(&shared), heartbeat));
-        Running { stop: Stop { shared }, conductor }
+        let supervisor = tokio::spawn(supervise(Arc::clone(&shared), heartbeat));
+        Running { stop: Stop { shared }, supervisor }
     }
 
     /// The worker's name, new at every start.
@@ -82,16 +85,16 @@ impl Running {
 
     /// Waits until the worker has ended, because somebody stopped it.
     pub async fn ended(mut self) -> Stopped {
-        (&mut self.conductor).await.unwrap_or_else(|error| {
+        (&mut self.supervisor).await.unwrap_or_else(|error| {
             tracing::error!(%error, "the worker ended out of order");
-            self.stop.shared.last_words()
+            self.stop.shared.summary()
         })
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.conductor.is_finished() {
+        if !self.supervisor.is_finished() {
             self.stop.abort();
         }
     }
@@ -111,7 +114,7 @@ impl Stop {
 
     /// Stops the worker gracefully.
     pub fn gracefully(&self) {
-        self.shared.around.stopping.cancel();
+        self.shared.env.stopping.cancel();
     }
 
     /// Aborts the worker: nothing more is settled, and the leases expire.
@@ -120,7 +123,7 @@ impl Stop {
             return;
         }
         // In this order: nothing starts any more, what runs is counted and told, and only then is it forgotten who runs.
-        self.shared.around.stopping.cancel();
+        self.shared.env.stopping.cancel();
         self.shared.tally.abandoned.fetch_add(self.shared.held.len(), Ordering::SeqCst);
         self.shared.order_all(Order::Abort);
         self.shared.aborted.cancel();
@@ -135,7 +138,7 @@ impl std::fmt::Debug for Stop {
 }
 
 impl Shared {
-    fn last_words(&self) -> Stopped {
+    fn summary(&self) -> Stopped {
         let tally = &self.tally;
         // An abort has counted them before they were told.
         let left = if self.aborted.is_cancelled() { 0 } else { self.held.len() };
@@ -150,7 +153,7 @@ impl Shared {
 }
 
 /// Runs the parts of a worker and ends them in order.
-async fn conduct(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Stopped {
+async fn supervise(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Stopped {
     // However this ends, heartbeats must not keep alive what nobody runs.
     let finished = shared.finished.clone().drop_guard();
     // A runner waits here, with its slot taken, while the store is slower than the handlers.
@@ -161,10 +164,14 @@ async fn conduct(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Stopp
     let committer = keep_up("commit", &shared, || committer::run(Arc::clone(&shared), Arc::clone(&inbox)));
     let beating = keep_beating(&shared, heartbeat);
     let ending = async {
-        fetch(&shared, &decided).await;
+        let stopping = async {
+            shared.env.stopping.cancelled().await;
+            tracing::info!(worker = %shared.id, handlers = shared.busy(), "the worker stops");
+            tokio::time::Instant::now()
+        };
+        let ((), began) = tokio::join!(fetch(&shared, &decided), stopping);
         drop(decided);
-        finish_handlers(&shared).await;
-        flushed(&shared).await;
+        finish(&shared, began).await;
         shared.finished.cancel();
     };
     tokio::select! {
@@ -173,10 +180,16 @@ async fn conduct(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Stopp
         // Each but the last goes on until the worker is finished.
         _ = async { tokio::join!(listening, upkeep, committer, beating, ending) } => {}
     }
-    let words = shared.last_words();
+    if !shared.aborted.is_cancelled() {
+        // Upkeep has ended, so nothing announces this worker again.
+        let _ = tokio::time::timeout(LEAVE_PATIENCE, upkeep::leave(&shared)).await;
+    }
+    let summary = shared.summary();
+    let Stopped { settled, released, interrupted, dropped, abandoned } = summary;
+    tracing::info!(worker = %shared.id, settled, released, interrupted, dropped, abandoned, "the worker has stopped");
     shared.held.clear();
     drop(finished);
-    words
+    summary
 }
 
 /// Keeps a loop going that ends only when its work is done: one that panics is started again.
@@ -245,14 +258,15 @@ async fn fetch(shared: &Arc<Shared>, decided: &mpsc::Sender<Decided>) {
         observe::loop_restarted("fetch", why);
         tracing::error!(why, "the fetch loop is started again");
         drop(task);
-        let _ = tokio::time::timeout(LOOK_EVERY, shared.around.stopping.cancelled()).await;
+        let _ = tokio::time::timeout(LOOK_EVERY, shared.env.stopping.cancelled()).await;
     }
 }
 
 /// Waits until a claim that was under way when the worker began to stop has had its time.
 async fn overstayed(shared: &Shared) {
-    shared.around.stopping.cancelled().await;
-    tokio::time::sleep(CLAIM_PATIENCE).await;
+    shared.env.stopping.cancelled().await;
+    let (least, most) = CLAIM_PATIENCE;
+    tokio::time::sleep((shared.settings.grace / 5).clamp(least, most)).await;
 }
 
 /// Waits until every decision is durable or given up.
@@ -272,14 +286,33 @@ async fn stalled(shared: &Shared, pulse: &Pulse) {
     }
 }
 
-/// Lets handlers finish, then drops them; in the end no handler runs, save one that holds its thread.
-async fn finish_handlers(shared: &Arc<Shared>) {
-    if tokio::time::timeout(shared.settings.grace, idle(shared)).await.is_ok() {
+/// Ends a stop that began at this moment: handlers, then settlements, all within the grace period.
+async fn finish(shared: &Shared, began: tokio::time::Instant) {
+    let end_by = began + shared.settings.stop_within();
+    let ended = tokio::time::timeout_at(end_by, async {
+        finish_handlers(shared, began + shared.settings.grace_of_handlers(), end_by).await;
+        flushed(shared).await;
+    });
+    if ended.await.is_ok() {
         return;
     }
-    tracing::warn!(handlers = shared.busy(), "the grace period is over; handlers are interrupted");
+    // Counted before the loops are dropped, which let go of what they hold.
+    let left = shared.held.len();
+    shared.tally.abandoned.fetch_add(left, Ordering::SeqCst);
+    shared.held.clear();
+    tracing::error!(leases = left, "the grace period is over and the store has not answered; these leases will expire");
+}
+
+/// Lets handlers finish, then drops them; in the end no handler runs, save one that holds its thread.
+async fn finish_handlers(shared: &Shared, until: tokio::time::Instant, end_by: tokio::time::Instant) {
+    if tokio::time::timeout_at(until, idle(shared)).await.is_ok() {
+        return;
+    }
+    tracing::warn!(handlers = shared.busy(), "the grace period is nearly over; handlers are interrupted");
     shared.order_all(Order::Interrupt);
-    if tokio::time::timeout(DROP_PATIENCE, idle(shared)).await.is_err() {
+    // A handler that holds its thread is waited for half of what is left; its job must still be given back.
+    let left = end_by.saturating_duration_since(tokio::time::Instant::now());
+    if tokio::time::timeout(left / 2, idle(shared)).await.is_err() {
         give_back_stuck(shared).await;
     }
 }

@@ -7,11 +7,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::patience;
 use super::shared::Shared;
 use crate::error::Result;
 use crate::job::State;
 use crate::observe;
-use crate::store::{QueueRecord, Retention, Store, Upkeep};
+use crate::store::{QueueRecord, Retention, Store, Upkeep, WorkerReport};
 
 /// A worker counts as alive for 30 s after its last word: two words may be lost.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(10);
@@ -38,7 +39,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             }
         }
         let pause = if more { BEHIND } else { shared.jittered(shared.settings.upkeep_interval) };
-        if tokio::time::timeout(pause, shared.around.stopping.cancelled()).await.is_ok() {
+        if tokio::time::timeout(pause, shared.env.stopping.cancelled()).await.is_ok() {
             return;
         }
     }
@@ -76,7 +77,7 @@ pub(super) async fn step(shared: &Shared) -> Result<bool> {
 async fn steps(store: &dyn Store, retention: Retention) -> Result<bool> {
     let request = Upkeep { limit: STEP, retention };
     for _ in 0..STEPS_MAX {
-        let report = store.upkeep(&request).await?;
+        let report = patience::within(patience::UPKEEP, "do upkeep", store.upkeep(&request)).await?;
         observe::upkeep("lifetimes", report.lifetimes);
         observe::upkeep("expired", report.expired);
         observe::upkeep("fired", report.fired);
@@ -90,8 +91,8 @@ async fn steps(store: &dyn Store, retention: Retention) -> Result<bool> {
 
 /// Says that this worker lives, and measures what it leaves lying.
 pub(super) async fn announce(shared: &Shared) -> Result<()> {
-    shared.store().announce(&shared.report()).await?;
-    let queues = shared.store().queues().await?;
+    patience::within(patience::READ, "announce a worker", shared.store().announce(&shared.report())).await?;
+    let queues = patience::within(patience::READ, "read the queues", shared.store().queues()).await?;
     for served in &shared.queues {
         let unserved = queues.iter().find(|queue| queue.name == served.name).map(|queue| unserved(served, queue));
         observe::slots(&served.name, served.slots, served.busy(), unserved);
@@ -99,8 +100,16 @@ pub(super) async fn announce(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
+/// Takes leave: a worker that serves no queue is not there. Otherwise it would be counted on for 30 s more.
+pub(super) async fn leave(shared: &Shared) {
+    let report = WorkerReport { queues: Vec::new(), ..shared.report() };
+    if let Err(error) = shared.store().announce(&report).await {
+        tracing::debug!(%error, "cannot tell that this worker has left");
+    }
+}
+
 /// SCHEDULED jobs of a queue of which the last claim left nothing for us: their types have no handler here (rule N1b).
 fn unserved(served: &super::shared::Served, queue: &QueueRecord) -> u64 {
     let left = served.exhausted.load(std::sync::atomic::Ordering::Relaxed) && !queue.paused;
-    if left { queue.states[usize::from(State::Scheduled.number())] } else { 0 }
+    if left { queue.count(State::Scheduled) } else { 0 }
 }

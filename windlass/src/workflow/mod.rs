@@ -11,18 +11,24 @@
 //! let receipt = flow.after([charge], job("receipt"));
 //! flow.after([pack, receipt], job("close"));
 //! // Or as a shape:
-//! flow.piece(chain([job("a").into(), group([job("b").into(), job("c").into()]), job("d").into()]));
+//! flow.piece(chain([job("a").into(), group([job("b"), job("c")]), job("d").into()]));
 //! ```
+//!
+//! Typed jobs stand wherever these do.
 //!
 //! An edge can only name a step that was added before, so a cycle cannot be written down.
 
 mod callback;
 pub mod graph;
+mod plan;
 mod submission;
 
 use serde::{Deserialize, Serialize};
 
 pub use callback::{Webhook, webhook_of};
+pub use plan::{
+    Found, Identity, InsertedJob, KeyHolder, Lookup, NewRecord, Origin, Sequence, Standing, SubmissionPlan,
+};
 pub use submission::{Submission, WORKFLOW_NAME_CHARS_MAX, resolve};
 
 use crate::error::{Error, Result};
@@ -102,6 +108,10 @@ impl Workflow {
     pub fn piece_after(&mut self, steps: &[Step], piece: Piece) -> Vec<Step> {
         match piece {
             Piece::Job(job) => vec![self.after(steps.iter().copied(), *job)],
+            Piece::Unwritable(error) => {
+                self.error.get_or_insert(*error);
+                steps.to_vec()
+            }
             Piece::Chain(links) => links.into_iter().fold(steps.to_vec(), |ends, link| self.piece_after(&ends, link)),
             Piece::Group(members) if members.is_empty() => steps.to_vec(),
             Piece::Group(members) => members.into_iter().flat_map(|member| self.piece_after(steps, member)).collect(),
@@ -145,6 +155,7 @@ impl Workflow {
 
 /// A shape of jobs: one job, a chain, a group, a chord; they nest.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Piece {
     /// One job.
     Job(Box<NewJob>),
@@ -154,27 +165,67 @@ pub enum Piece {
     Group(Vec<Piece>),
     /// All at once, then a finaliser when all completed.
     Chord(Vec<Piece>, Box<Piece>),
+    /// A typed job whose payload cannot be written as JSON: starting the workflow fails and says so.
+    Unwritable(Box<Error>),
 }
 
-impl From<NewJob> for Piece {
-    fn from(job: NewJob) -> Self {
-        Piece::Job(Box::new(job))
+impl<J: IntoNewJob> From<J> for Piece {
+    fn from(job: J) -> Self {
+        job.into_new_job().map_or_else(|error| Piece::Unwritable(Box::new(error)), |job| Piece::Job(Box::new(job)))
     }
 }
 
 /// One after the other; a failure stops the rest.
-pub fn chain(links: impl IntoIterator<Item = Piece>) -> Piece {
-    Piece::Chain(links.into_iter().collect())
+///
+/// Links of several kinds are made pieces by `.into()`: `chain([a.into(), group(bs), c.into()])`.
+pub fn chain(links: impl IntoIterator<Item: Into<Piece>>) -> Piece {
+    Piece::Chain(links.into_iter().map(Into::into).collect())
 }
 
 /// All at once.
-pub fn group(members: impl IntoIterator<Item = Piece>) -> Piece {
-    Piece::Group(members.into_iter().collect())
+pub fn group(members: impl IntoIterator<Item: Into<Piece>>) -> Piece {
+    Piece::Group(members.into_iter().map(Into::into).collect())
 }
 
-/// All at once, then a finaliser when all completed.
-pub fn chord(members: impl IntoIterator<Item = Piece>, finaliser: impl Into<Piece>) -> Piece {
-    Piece::Chord(members.into_iter().collect(), Box::new(finaliser.into()))
+/// All at once, then a finaliser when all completed, which reads the members' results with `cx.results()`.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use windlass::workflow::{Workflow, chord};
+/// use windlass::{Client, Context, Failure, Job, Worker};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Price { item: u64 }
+///
+/// impl Job for Price {
+///     const TYPE: &'static str = "price";
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Invoice;
+///
+/// impl Job for Invoice {
+///     const TYPE: &'static str = "invoice";
+/// }
+///
+/// # async fn example() -> windlass::Result<()> {
+/// let (client, _clock) = Client::for_tests();
+/// let mut flow = Workflow::new("order-42");
+/// let ends = flow.piece(chord([7, 8].map(|item| Price { item }), Invoice));
+/// let started = client.start(flow).await?;
+/// let worker = Worker::new(&client)
+///     .queue("default", 4)
+///     .handle(async |job: Price, _: Context| Ok::<_, Failure>(job.item * 100))
+///     .handle(async |_: Invoice, cx: Context| Ok(cx.results::<u64>().await?.iter().sum::<u64>()));
+/// worker.drain().await?;
+/// let invoice = client.job(started.job(ends[0])).await?;
+/// assert_eq!(invoice.result.unwrap().decode::<u64>()?, 1500);
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(example()).unwrap();
+/// ```
+pub fn chord(members: impl IntoIterator<Item: Into<Piece>>, finaliser: impl Into<Piece>) -> Piece {
+    Piece::Chord(members.into_iter().map(Into::into).collect(), Box::new(finaliser.into()))
 }
 
 /// How a workflow as a whole stands.
@@ -189,6 +240,12 @@ pub enum WorkflowState {
     Failed,
     /// Every job ended, none failed, and one was cancelled.
     Cancelled,
+}
+
+impl WorkflowState {
+    /// All four.
+    pub const ALL: [WorkflowState; 4] =
+        [WorkflowState::Running, WorkflowState::Completed, WorkflowState::Failed, WorkflowState::Cancelled];
 }
 
 /// A durable workflow record.
@@ -207,9 +264,14 @@ pub struct WorkflowRecord {
 }
 
 impl WorkflowRecord {
+    /// How many of its jobs are in this state.
+    pub fn count(&self, state: State) -> u64 {
+        self.counts[usize::from(state.number())]
+    }
+
     /// How it stands as a whole.
     pub fn state(&self) -> WorkflowState {
-        let count = |state: State| self.counts[usize::from(state.number())];
+        let count = |state: State| self.count(state);
         let unfinished = State::ALL.into_iter().filter(|state| !state.is_terminal()).any(|state| count(state) > 0);
         if unfinished {
             WorkflowState::Running
@@ -247,7 +309,7 @@ mod tests {
     #[test]
     fn w6_chains_groups_and_chords_nest() {
         let mut flow = Workflow::new("w");
-        let inner = chord([job("b").into(), chain([job("c").into(), job("d").into()])], job("e"));
+        let inner = chord([job("b").into(), chain([job("c"), job("d")])], job("e"));
         flow.piece(chain([job("a").into(), inner, job("f").into()]));
         assert_eq!(edges(flow), [(0, 1), (0, 2), (2, 3), (1, 4), (3, 4), (4, 5)]);
     }
@@ -255,7 +317,7 @@ mod tests {
     #[test]
     fn an_empty_group_in_a_chain_does_not_break_it() {
         let mut flow = Workflow::new("w");
-        flow.piece(chain([job("a").into(), group([]), job("b").into()]));
+        flow.piece(chain([job("a").into(), group([] as [Piece; 0]), job("b").into()]));
         assert_eq!(edges(flow), [(0, 1)]);
     }
 

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
-use windlass::{
-    CancelAsked, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken, Limits, NewJob, Payload, Policies, Reason,
-    ReasonKind, RetryPolicy, State, Timestamp, WorkerId,
-};
+use windlass::job::{CancelAsked, JobSpec, LeaseInfo, LeaseToken, Limits, Reason, ReasonKind, WorkerId};
+use windlass::{JobId, JobRecord, NewJob, Payload, Policies, RetryPolicy, State, Timestamp};
 
 /// One tick of the model's clock.
 pub(crate) const TICK: Duration = Duration::from_secs(1);

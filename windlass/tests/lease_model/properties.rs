@@ -1,7 +1,8 @@
 //! What must hold in every state, what must happen in some, and what must remain possible in all.
 
 use stateright::Property;
-use windlass::{ReasonKind, State};
+use windlass::State;
+use windlass::job::ReasonKind;
 
 use super::history::Breach;
 use super::key::JobKey;

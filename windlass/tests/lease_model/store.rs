@@ -1,9 +1,8 @@
 //! The smallest store: it checks the token and the time, applies what the library decided, and remembers how closed
 //! attempts ended. Every decision comes from the library; [`Rules`] can bend the answers to see whether that is noticed.
 
-use windlass::{
-    CancelVerdict, Event, Failure, Lease, Outcome, ReasonKind, RequeueOptions, Settlement, Stale, State, Verdict,
-};
+use windlass::job::{CancelVerdict, Event, Lease, Outcome, ReasonKind, RequeueOptions, Settlement, Stale, Verdict};
+use windlass::{Failure, State};
 
 use super::key::{Fixed, JobKey, LEASE, NOW, TICK, moment, token};
 

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stateright::{Model, Property};
-use windlass::{Stale, State};
+use windlass::State;
+use windlass::job::Stale;
 
 use super::history::{Change, Delivery, History};
 use super::key::{Fixed, JobKey, LEASE, ticks};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use windlass::job::{Limits, WorkerId};
 use windlass::store::{ClaimRequest, Retention, Store, Upkeep};
 use windlass::workflow::Submission;
-use windlass::{Limits, ManualClock, NewJob, Payload, Policies, QueueName, WorkerId};
+use windlass::{ManualClock, NewJob, Payload, Policies, QueueName};
 
 use crate::{admin, new_schema, open, options, url};
 

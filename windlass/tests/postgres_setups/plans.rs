@@ -5,7 +5,8 @@ use std::path::Path;
 
 use windlass::Client;
 
-use crate::{Visit, admin, new_schema, open, options, url};
+use crate::Visit;
+use crate::{admin, new_schema, open, options, url};
 
 /// Rows of each kind: jobs that wait, and jobs that have ended.
 const ROWS: usize = 200_000;
@@ -14,12 +15,10 @@ const ROWS: usize = 200_000;
 const LEASED: usize = 20_000;
 
 /// Tables that grow with the number of jobs.
-const BIG: [&str; 8] = ["job", "ready", "leased", "done", "waiting", "edge", "attempt", "key"];
+const BIG: [&str; 8] = ["job", "ready", "leased", "done", "pending", "edge", "attempt", "key"];
 
-/// Statements that look at everything on purpose, and make the schema; one needs an index that only schemas of older
-/// programs have.
-const WHOLE: [&str; 7] =
-    ["check", "check_count", "migration_make", "migration_put", "migration_last", "seq_find", "tally"];
+/// Statements that look at everything on purpose, and make the schema.
+const WHOLE: [&str; 6] = ["check_jobs", "check_counts", "create_version", "add_version", "get_version", "count_states"];
 
 /// Fills a schema as if so many jobs had been enqueued, and so many others had completed.
 async fn fill(database: &tokio_postgres::Client, schema: &str) {
@@ -27,14 +26,15 @@ async fn fill(database: &tokio_postgres::Client, schema: &str) {
         "insert into {schema}.job (seq, id, lane, priority, created_at, deadline, visibility, payload, options)
          select nextval('{schema}.seq'), gen_random_uuid(), 1, 2, 1, 9000000000000000, 1, '1', '{{}}'
          from generate_series(1, {ROWS} * 2);
-         insert into {schema}.ready
-         select seq, lane, priority, 2, false, seq, deadline, visibility, 0, 0, 0, 0, 0, null, null, null, null, null
+         insert into {schema}.ready (seq, lane, priority, state, slow, due, deadline, visibility, version, attempt,
+             failures, lost, generation)
+         select seq, lane, priority, 2, false, seq, deadline, visibility, 0, 0, 0, 0, 0
          from {schema}.job where seq % 2 = 0;
          insert into {schema}.done (seq, lane, state, completed_at, version, attempt, failures, lost, generation)
          select seq, lane, 5, seq, 1, 1, 0, 0, 0 from {schema}.job where seq % 2 = 1;
-         insert into {schema}.leased
-         select seq, lane, 2, false, gen_random_uuid(), 1, 9000000000000000 + seq, null, 1, 1, 0, 0, 0,
-             1, 1, null, null, 'w', null
+         insert into {schema}.leased (seq, lane, priority, slow, token, version, expires_at, visibility, attempt,
+             failures, lost, generation, scheduled_at, started_at, worker)
+         select seq, lane, 2, false, gen_random_uuid(), 1, 9000000000000000 + seq, 1, 1, 0, 0, 0, 1, 1, 'w'
          from {schema}.job where seq <= {LEASED};
          insert into {schema}.edge select seq, seq - 1, 0, true from {schema}.job where seq > 1 and seq <= {LEASED};
          insert into {schema}.attempt

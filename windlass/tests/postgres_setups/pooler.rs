@@ -11,9 +11,10 @@ use windlass::store::conformance::{Case, Subject};
 use windlass::store::{PostgresStore, Store};
 use windlass::{Client, ManualClock};
 
+use crate::SOON;
 use crate::server::run;
 use crate::tls::Log;
-use crate::{SOON, admin, hold, new_schema, open, options, url, work_through};
+use crate::{admin, hold, new_schema, open, options, url, work_through};
 
 /// Fewer connections to the server than the tests have to the pooler, so that they are shared all the time.
 const SERVER_CONNECTIONS: usize = 4;

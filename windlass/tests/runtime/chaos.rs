@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use windlass::job::Outcome;
 use windlass::store::MemoryStore;
 use windlass::worker::Running;
 use windlass::workflow::{WorkflowState, chord};
 use windlass::{
-    Client, Context, Failure, Job, JobId, ManualClock, NewJob, Outcome, Payload, State, Worker, Workflow, WorkflowId,
+    Client, Context, Failure, Job, JobId, ManualClock, NewJob, Payload, State, Worker, Workflow, WorkflowId,
 };
 
 use crate::support::{Number, Setup, until};
@@ -102,7 +103,7 @@ fn stubborn(job: NewJob) -> NewJob {
 
 async fn start_chord(client: &Client) -> (WorkflowId, JobId) {
     let mut flow = Workflow::new("chord");
-    let member = |n: u64| stubborn(NewJob::new(Number::TYPE, Payload::json(&n).expect("json"))).into();
+    let member = |n: u64| stubborn(NewJob::new(Number::TYPE, Payload::json(&n).expect("json")));
     let finaliser = stubborn(NewJob::new(Final::TYPE, Payload::json(&Final).expect("json")));
     let ends = flow.piece(chord((0..MEMBERS).map(member), finaliser));
     let started = client.start(flow).await.expect("start");

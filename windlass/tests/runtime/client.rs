@@ -5,11 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use windlass::job::{RequeueOptions, WorkerId};
 use windlass::store::{Act, ClaimRequest, Edit, Filter, JobEventKind, ScheduleEdit};
-use windlass::{
-    Client, Error, Failure, Job, JobId, NewJob, Payload, Priority, QueueName, RequeueOptions, Schedule, State,
-    WorkerId, Workflow,
-};
+use windlass::{Client, Error, Failure, Job, JobId, NewJob, Payload, Priority, QueueName, Schedule, State, Workflow};
 
 use crate::support::{self, Setup};
 
@@ -32,7 +30,11 @@ fn raw(job_type: &str) -> NewJob {
 }
 
 /// Claims one job of a queue and settles it as told.
-async fn settle_one(client: &Client, queue: &str, end: impl FnOnce(windlass::Lease) -> windlass::Settlement) -> JobId {
+async fn settle_one(
+    client: &Client,
+    queue: &str,
+    end: impl FnOnce(windlass::job::Lease) -> windlass::job::Settlement,
+) -> JobId {
     let worker = WorkerId::new("w").expect("a name");
     let request = ClaimRequest::new(worker, QueueName::new(queue).expect("a name"), 1);
     let claimed = client.store().claim(&request).await.expect("claim").pop().expect("a job");
@@ -41,7 +43,7 @@ async fn settle_one(client: &Client, queue: &str, end: impl FnOnce(windlass::Lea
     claimed.job.id
 }
 
-fn dies(lease: windlass::Lease) -> windlass::Settlement {
+fn dies(lease: windlass::job::Lease) -> windlass::job::Settlement {
     lease.fail(Failure::permanent("broken", "it is broken"), &mut || 0.5)
 }
 

@@ -4,17 +4,122 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use windlass::job::{DependencyKind, DependsOn, Outcome};
 use windlass::worker::{Attempt, HandlerResult, Middleware, Next};
 use windlass::workflow::{Join, WorkflowState, chord};
-use windlass::{Context, DependencyKind, DependsOn, Failure, Job, NewJob, Outcome, Payload, State, Worker, Workflow};
+use windlass::{Context, Failure, Job, NewJob, Payload, State, Worker, Workflow};
 
 use crate::support::{Number, Setup};
+
+/// S1.88: the second attempt knows the id of the first, as the store keeps it.
+async fn an_attempt_knows_the_one_before_it(setup: Setup) {
+    let handler = async |_: Number, cx: Context| match cx.previous_attempt_id() {
+        None => Err(Failure::temporary("again").retry_after(std::time::Duration::ZERO)),
+        Some(id) => Ok(id.to_string()),
+    };
+    let worker = setup.worker(1).handle(handler);
+    let id = setup.number(1).await;
+    worker.drain().await.expect("drain");
+    let attempts = setup.client.attempts(id).await.expect("attempts");
+    let result: String = setup.client.job(id).await.expect("the job").result.expect("a result").decode().expect("text");
+    assert_eq!((attempts.len(), result), (2, attempts[0].id.to_string()));
+}
+
+/// S1.53: a handler that asks for more time than its job allows does not get it.
+async fn t1_a_handler_cannot_ask_for_more_time_than_its_job_allows(setup: Setup) {
+    let handler = async |_: Number, cx: Context| {
+        let before = cx.deadline();
+        cx.limit(std::time::Duration::from_secs(3600));
+        assert_eq!(cx.deadline(), before, "the job's own limit stays");
+        cx.cancelled().await;
+        Ok(())
+    };
+    let running = setup.worker(1).handle(handler).start().await.expect("start");
+    let timeout = std::time::Duration::from_millis(50);
+    let id = setup.client.enqueue(Number(1)).execution_timeout(timeout).await.expect("enqueue").id;
+    let job = setup.reaches(id, State::Retrying).await;
+    assert_eq!(job.failure.expect("a failure").category, windlass::Category::Timeout);
+    running.stop().await;
+}
+
+/// S1.114: bytes that are no UTF-8 are data like any other; typed handlers refuse them without showing them.
+async fn bytes_that_are_no_text_come_through_as_they_are(setup: Setup) {
+    let bytes = vec![0xff, 0xfe, 0x00, 0x80];
+    let raw = async |payload: Payload, _: Context| Ok(payload.as_bytes().len());
+    let worker = setup.worker(1).handle_raw("raw", raw).handle(async |_: Number, _: Context| Ok(()));
+    let binary = Payload::bytes("application/octet-stream", bytes.clone()).expect("bytes");
+    let id = setup.client.enqueue(NewJob::new("raw", binary)).await.expect("enqueue").id;
+    let claimed_as_json = Payload::bytes("application/json", bytes.clone());
+    let text = Payload::bytes("text/plain", bytes.clone()).expect("bytes");
+    let typed = setup.client.enqueue(NewJob::new(Number::TYPE, text)).await.expect("enqueue").id;
+    worker.drain().await.expect("drain");
+    let job = setup.client.job(id).await.expect("the job");
+    assert_eq!(job.spec.payload.as_bytes().as_ref(), bytes);
+    assert_eq!(job.result.expect("a result").decode::<usize>().expect("a number"), 4);
+    let failed = setup.client.job(typed).await.expect("the job");
+    assert_eq!(failed.failure.expect("a failure").code.as_deref(), Some("invalid_payload"));
+    assert!(claimed_as_json.is_err(), "what calls itself JSON must be it");
+}
+
+/// S3.17: `cancelled` and `token` fire at a cancel and at the time limit, `stopping` when the worker begins to stop.
+async fn each_signal_of_a_context_fires_at_its_moment(setup: Setup) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let handler = async |job: Number, cx: Context<Arc<Mutex<Vec<String>>>>| {
+        let tell = |what: &str| cx.state.lock().expect("lock").push(format!("{}: {what}", job.0));
+        tell("started");
+        let token = cx.token();
+        tokio::select! {
+            () = cx.cancelled() => tell(&format!("cancelled, token {}", token.is_cancelled())),
+            () = cx.stopping().cancelled() => tell(&format!("stopping, cancelled {}", cx.is_cancelled())),
+        }
+        Err::<(), _>(Failure::temporary("stopped"))
+    };
+    let worker = Worker::new(&setup.client).with_state(heard.clone()).queue("default", 3).handle(handler);
+    let running = worker.start().await.expect("start");
+    let said = |what: &str| heard.lock().expect("lock").iter().any(|line| line == what);
+    let asked = setup.number(1).await;
+    crate::support::until("it started", || async { said("1: started") }).await;
+    setup.client.cancel(asked).await.expect("cancel");
+    crate::support::until("it heard", || async { said("1: cancelled, token true") }).await;
+    let limit = std::time::Duration::from_millis(30);
+    setup.client.enqueue(Number(2)).execution_timeout(limit).await.expect("enqueue");
+    crate::support::until("its time is up", || async { said("2: cancelled, token true") }).await;
+    setup.number(3).await;
+    crate::support::until("it started", || async { said("3: started") }).await;
+    running.stop().await;
+    assert!(said("3: stopping, cancelled false"), "a stop is no cancel while the grace period lasts");
+}
+
+/// F18: a record can be shown as it is, with the names of the HTTP API and without what is no JSON.
+async fn a_record_is_shown_as_json(setup: Setup) {
+    let worker = setup.worker(1).handle(async |job: Number, _: Context| Ok(job.0 + 1));
+    let id = setup.client.enqueue(Number(41)).idempotency_key("k").await.expect("enqueue").id;
+    worker.drain().await.expect("drain");
+    let shown = serde_json::to_value(setup.client.job(id).await.expect("the job")).expect("json");
+    for (member, expected) in [
+        ("id", serde_json::json!(id)),
+        ("type", serde_json::json!("number")),
+        ("queue", serde_json::json!("default")),
+        ("state", serde_json::json!("completed")),
+        ("payload", serde_json::json!(41)),
+        ("result", serde_json::json!(42)),
+        ("attempt", serde_json::json!(1)),
+        ("idempotency_key", serde_json::json!("k")),
+    ] {
+        assert_eq!(shown[member], expected, "{member} in {shown}");
+    }
+    let binary = Payload::bytes("image/png", vec![0xff]).expect("bytes");
+    let id = setup.client.enqueue(NewJob::new("image", binary)).await.expect("enqueue").id;
+    let shown = serde_json::to_value(setup.client.job(id).await.expect("the job")).expect("json");
+    assert_eq!((shown.get("payload"), &shown["content_type"]), (None, &serde_json::json!("image/png")));
+}
 
 async fn a_handler_knows_its_job_and_its_attempt(setup: Setup) {
     let handler = async |job: Number, cx: Context| {
         assert_eq!((job.0, cx.job().spec.queue.as_str()), (7, "default"));
         assert_eq!((cx.attempt(), cx.lease_version(), cx.idempotency_key()), (1, 1, Some("k")));
-        assert_eq!(cx.attempt_id(), windlass::AttemptId::of(cx.id(), 1));
+        assert_eq!(cx.attempt_id(), windlass::job::AttemptId::of(cx.id(), 1));
+        assert_eq!(cx.previous_attempt_id(), None);
         let left = cx.remaining().expect("30 minutes").as_secs();
         assert!((1790..=1800).contains(&left), "{left}");
         assert!(!cx.is_cancelled() && !cx.token().is_cancelled());
@@ -162,10 +267,8 @@ async fn w6_the_finaliser_of_a_chord_runs_once_with_all_results(setup: Setup) {
             .handle(sum)
     };
     let (one, two) = (worker().start().await.expect("start"), worker().start().await.expect("start"));
-    let member = |number: u64| NewJob::new(Number::TYPE, Payload::json(&number).expect("json")).into();
     let mut flow = Workflow::new("chord");
-    let finaliser = NewJob::new(Sum::TYPE, Payload::json(&Sum).expect("json"));
-    let ends = flow.piece(chord((1..=200).map(member), finaliser));
+    let ends = flow.piece(chord((1..=200).map(Number), Sum));
     let started = setup.client.start(flow).await.expect("start");
     let ended = setup.client.wait(started.job(ends[0])).await.expect("the end");
     assert_eq!(ended.state, State::Completed, "{:?}", ended.failure);
@@ -230,6 +333,11 @@ async fn n4_middleware_wraps_in_order_and_hooks_hear_of_it(setup: Setup) {
 
 on_every_store!(
     a_handler_knows_its_job_and_its_attempt,
+    an_attempt_knows_the_one_before_it,
+    t1_a_handler_cannot_ask_for_more_time_than_its_job_allows,
+    bytes_that_are_no_text_come_through_as_they_are,
+    each_signal_of_a_context_fires_at_its_moment,
+    a_record_is_shown_as_json,
     r4_a_checkpoint_is_there_for_the_next_attempt,
     l2_a_write_under_a_lost_lease_is_refused,
     w_children_come_with_the_completion_and_a_fan_in_waits_for_them,

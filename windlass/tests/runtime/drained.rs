@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use windlass::job::Outcome;
 use windlass::testing::{CrashPoint, Drained, expect_enqueued, expect_none_enqueued};
-use windlass::{Client, Context, Failure, Outcome, State, Worker};
+use windlass::{Client, Context, Failure, State, Worker};
 
 use crate::support::{Number, Setup};
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use windlass::clock::SystemClock;
+use windlass::job::Outcome;
 use windlass::store::{Act, MemoryStore};
-use windlass::{Context, Failure, ManualClock, Outcome, State, SystemClock, Worker};
+use windlass::{Context, Failure, ManualClock, State, Worker};
 
 use crate::support::{Number, SOON, Setup, memory, until};
 

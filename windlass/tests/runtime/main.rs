@@ -8,8 +8,12 @@ mod client;
 mod context;
 mod drained;
 mod leases;
+mod limits;
+mod logs;
 mod metrics;
 mod outcomes;
 mod pipeline;
 mod schedules;
 mod shutdown;
+#[cfg(unix)]
+mod signals;

@@ -8,6 +8,7 @@ use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 use windlass::observe::METRICS;
+use windlass::store::ClaimRequest;
 use windlass::{Context, Failure, NewJob, Payload, State};
 
 use crate::support::{Number, memory, until};
@@ -135,4 +136,30 @@ async fn n1b_jobs_without_a_handler_show_in_a_gauge() {
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert_eq!(sums.get("windlass_jobs_unserved{queue=default}"), 1.0);
     running.stop().await;
+}
+
+/// Each firing waits for the one before it until the chain is as deep as it may be; the next is refused and counted.
+#[tokio::test]
+async fn c4_a_refused_firing_is_counted() {
+    let sums = Sums::default();
+    let _recording = metrics::set_default_local_recorder(&sums);
+    let setup = memory().await;
+    let (minute, store) = (Duration::from_secs(60), setup.client.store());
+    let schedule = windlass::Schedule::every("tick", minute, Number(1)).expect("a schedule");
+    setup.client.put_schedule(&schedule.overlap(windlass::schedule::Overlap::QueueOne)).await.expect("stored");
+    let fire = async || {
+        setup.clock.advance(minute);
+        store.upkeep(&Default::default()).await.expect("upkeep").fired
+    };
+    assert_eq!(fire().await, 1);
+    let worker = windlass::job::WorkerId::new("w").expect("a name");
+    for depth in 1..=windlass::workflow::graph::DEPTH_MAX {
+        let request = ClaimRequest::new(worker.clone(), Default::default(), 1);
+        let request = ClaimRequest { lease_time: Some(10 * minute), ..request };
+        let claimed = store.claim(&request).await.expect("claim").pop().expect("the firing before");
+        let is_last = depth == windlass::workflow::graph::DEPTH_MAX;
+        assert_eq!(fire().await, usize::from(!is_last), "{depth}");
+        store.settle(&[claimed.lease.complete(None)]).await.expect("settle");
+    }
+    assert_eq!(sums.get("windlass_firings_refused_total{}"), 1.0);
 }

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use windlass::{
-    Backoff, CODE_EXECUTION_TIMEOUT, CODE_INVALID_PAYLOAD, CODE_PANIC, Category, Context, Failure, Jitter, NewJob,
-    Outcome, Payload, RetryPolicy, State,
-};
+use windlass::job::{Backoff, CODE_EXECUTION_TIMEOUT, CODE_INVALID_PAYLOAD, CODE_PANIC, Jitter, Outcome};
+use windlass::{Category, Context, Failure, NewJob, Payload, RetryPolicy, State};
 
 use crate::support::{Number, SOON, Setup};
 
@@ -78,12 +76,13 @@ async fn f_permanent_and_explicit_ends(setup: Setup) {
     running.stop().await;
 }
 
-async fn r3_retry_after_replaces_the_backoff_up_to_its_maximum(setup: Setup) {
+async fn r3_retry_after_replaces_the_backoff_up_to_a_cap_of_its_own(setup: Setup) {
     let handler = async |job: Number, _: Context| {
         Err::<(), _>(Failure::temporary("busy").retry_after(Duration::from_secs(job.0)))
     };
     let running = setup.worker(2).handle(handler).start().await.expect("start");
-    for (asked, given) in [(77, 77), (100_000, 3600)] {
+    // Beyond the policy's hour (R3: a 429 that says so waits so long), up to a day.
+    for (asked, given) in [(77, 77), (7200, 7200), (100_000, 24 * 3600)] {
         let id = setup.number(asked).await;
         let job = setup.reaches(id, State::Retrying).await;
         assert_eq!(job.run_at.expect("a time").since(job.updated_at), Duration::from_secs(given));
@@ -166,9 +165,9 @@ async fn t1_the_execution_timeout_decides_whatever_the_handler_says_later(setup:
 
 async fn r3b_a_custom_backoff_runs_in_the_worker_and_may_panic(setup: Setup) {
     let handler = async |job: Number, _: Context| Err::<(), _>(Failure::temporary("no").with_code(job.0.to_string()));
-    let backoff = |n: u32, failure: &Failure| {
-        assert!(failure.code() == Some("1"), "a bad function");
-        Duration::from_secs(u64::from(n) * 7)
+    let backoff = |failed: windlass::worker::Failed<'_>| {
+        assert!(failed.failure.code() == Some("1"), "a bad function");
+        failed.policy.initial * failed.failures * 7
     };
     let worker = setup.worker(1).handle(handler).backoff::<Number>(backoff);
     let running = worker.start().await.expect("start");
@@ -179,6 +178,25 @@ async fn r3b_a_custom_backoff_runs_in_the_worker_and_may_panic(setup: Setup) {
         assert_eq!(job.run_at.expect("a time").since(job.updated_at), Duration::from_secs(seconds));
     }
     running.stop().await;
+}
+
+async fn r3b_a_custom_backoff_goes_by_type_name_up_to_the_policys_maximum(setup: Setup) {
+    let fail = async |_: Payload, _: Context| Err::<Option<Payload>, _>(Failure::temporary("no"));
+    let minutes = |failed: windlass::worker::Failed<'_>| Duration::from_secs(60) * failed.failures;
+    let worker = setup.worker(1).handle_types(["a"], fail).handle_any(fail);
+    let worker =
+        worker.backoff_of("a", minutes).backoff_of("b", minutes).backoff_of("c", |failed| failed.policy.max * 2);
+    let policy = RetryPolicy { max: Duration::from_secs(600), ..plain(5) };
+    let mut ids = Vec::new();
+    for (name, seconds) in [("a", 60), ("b", 60), ("c", 600), ("d", 1)] {
+        let job = NewJob::new(name, Payload::default()).retry(policy.clone());
+        ids.push((setup.client.enqueue(job).await.expect("enqueue").id, seconds));
+    }
+    worker.drain().await.expect("drain");
+    for (id, seconds) in ids {
+        let job = setup.client.job(id).await.expect("the job");
+        assert_eq!(job.run_at.expect("a time").since(job.updated_at), Duration::from_secs(seconds));
+    }
 }
 
 async fn a_result_over_the_limit_fails_the_job(setup: Setup) {
@@ -196,13 +214,14 @@ on_every_store!(
     f_any_error_is_temporary_and_retried_after_the_backoff,
     f_exhausted_attempts_dead_letter,
     f_permanent_and_explicit_ends,
-    r3_retry_after_replaces_the_backoff_up_to_its_maximum,
+    r3_retry_after_replaces_the_backoff_up_to_a_cap_of_its_own,
     s12_a_snooze_is_not_counted,
     f2_a_panic_ends_that_attempt_only,
     f_a_payload_that_does_not_decode_fails_without_being_shown,
     raw_handlers_get_the_payload_as_it_is,
     t1_the_execution_timeout_decides_whatever_the_handler_says_later,
     r3b_a_custom_backoff_runs_in_the_worker_and_may_panic,
+    r3b_a_custom_backoff_goes_by_type_name_up_to_the_policys_maximum,
     a_result_over_the_limit_fails_the_job,
 );
 

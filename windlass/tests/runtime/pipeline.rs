@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use windlass::{Client, Context, Failure, NewJob, Payload, State, Why, Worker};
+use windlass::job::Why;
+use windlass::{Client, Context, Failure, NewJob, Payload, State, Worker};
 
 use crate::support::{Number, Setup, until};
 
 type Names = Arc<Mutex<Vec<String>>>;
+/// The numbers of the jobs that started, in order.
+type Started = Arc<Mutex<Vec<u64>>>;
 
 /// How many run at once, and how many ever did.
 #[derive(Default)]
@@ -110,6 +113,33 @@ async fn n1_strict_serves_the_first_queue_first(setup: Setup) {
     assert!(order.lock().expect("lock")[..20].iter().all(|queue| queue == "high"));
 }
 
+/// S1.44: a CRITICAL job that finds a worker full preempts nothing, and is the next to run.
+async fn n1_a_critical_job_at_a_full_worker_preempts_nothing(setup: Setup) {
+    let (go, order) = (Arc::new(tokio::sync::Notify::new()), Arc::new(Mutex::new(Vec::new())));
+    let handler = async |job: Number, cx: Context<(Arc<tokio::sync::Notify>, Started)>| {
+        cx.state.1.lock().expect("lock").push(job.0);
+        if job.0 == 1 {
+            cx.state.0.notified().await;
+        }
+        assert!(!cx.is_cancelled());
+        Ok(())
+    };
+    let state = (go.clone(), order.clone());
+    let worker = Worker::new(&setup.client).with_state(state).queue("default", 1).handle(handler);
+    let running = worker.start().await.expect("start");
+    let bulk = setup.client.enqueue(Number(1)).priority(windlass::Priority::Bulk).await.expect("enqueue").id;
+    until("it started", || async { order.lock().expect("lock").len() == 1 }).await;
+    setup.number(2).await;
+    let critical = setup.client.enqueue(Number(3)).priority(windlass::Priority::Critical).await.expect("enqueue").id;
+    assert_eq!(setup.client.job(bulk).await.expect("the job").state, State::Running, "it goes on");
+    assert_eq!(setup.client.job(critical).await.expect("the job").attempt, 0, "it waits");
+    go.notify_one();
+    until("all completed", || async { completed(&setup.client).await == 3 }).await;
+    assert_eq!(*order.lock().expect("lock"), [1, 3, 2]);
+    assert_eq!(setup.client.job(bulk).await.expect("the job").attempt, 1, "it ran once, undisturbed");
+    running.stop().await;
+}
+
 async fn n1b_types_without_a_handler_are_left_alone(setup: Setup) {
     let running = setup.worker(1).handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
     let strange = setup.client.enqueue(NewJob::new("strange", Payload::default())).await.expect("enqueue").id;
@@ -136,7 +166,12 @@ async fn a_worker_that_makes_no_sense_does_not_start(setup: Setup) {
         ("bad queue", Worker::new(&setup.client).queue("a b", 1).handle(handler)),
         ("late state", one().handle(handler).with_state(())),
         ("weight of nothing", one().weight("other", 2).handle(handler)),
-        ("backoff of nothing", one().backoff::<Number>(|_, _| Duration::ZERO).handle(handler)),
+        // A backoff may stand before its handler; without one it is a slip.
+        ("backoff of nothing", one().backoff_of("other", |_| Duration::ZERO).handle(handler)),
+        (
+            "backoff twice",
+            one().handle(handler).backoff::<Number>(|_| Duration::ZERO).backoff_of("number", |_| Duration::ZERO),
+        ),
     ]
     .into();
     for (what, worker) in bad {
@@ -213,7 +248,7 @@ async fn n1b_a_handler_of_any_type_takes_what_no_other_does(setup: Setup) {
 async fn l7_upkeep_needs_no_worker(setup: Setup) {
     let id = setup.number(1).await;
     let store = setup.client.store();
-    let worker = windlass::WorkerId::new("gone").expect("a name");
+    let worker = windlass::job::WorkerId::new("gone").expect("a name");
     let request = windlass::store::ClaimRequest::new(worker, windlass::QueueName::default(), 1);
     assert_eq!(store.claim(&request).await.expect("claim").len(), 1);
     setup.clock.advance(Duration::from_secs(3600));
@@ -236,6 +271,7 @@ on_every_store!(
     n1_no_more_handlers_than_slots_and_no_claim_without_one,
     n1_the_total_is_bounded_and_shared_by_weight,
     n1_strict_serves_the_first_queue_first,
+    n1_a_critical_job_at_a_full_worker_preempts_nothing,
     n1b_types_without_a_handler_are_left_alone,
     a_worker_that_makes_no_sense_does_not_start,
     d6_claims_and_settlements_survive_store_errors,
@@ -257,7 +293,9 @@ async fn t3_an_enqueue_that_is_not_answered_fails_and_its_outcome_is_unknown() {
 async fn a_fetch_loop_that_stands_still_is_replaced() {
     let (setup, faults) = crate::support::memory().await.faulty();
     faults.claim_hangs.store(1, Ordering::SeqCst);
-    let running = setup.worker(1).handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    // A claim is given up after its lease time, so only one with a long lease can hold up the loop.
+    let worker = setup.worker(1).lease_time(Duration::from_secs(120));
+    let running = worker.handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
     let begun = tokio::time::Instant::now();
     let id = setup.number(1).await;
     assert_eq!(setup.client.wait(id).await.expect("the end").state, State::Completed);

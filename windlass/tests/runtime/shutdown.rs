@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use windlass::{Context, Failure, Outcome, State, Worker};
+use windlass::job::Outcome;
+use windlass::{Context, Failure, State, Worker};
 
 use crate::support::{Number, SOON, Setup, memory, until};
 
@@ -138,7 +139,19 @@ async fn n3_an_idle_worker_stops_at_once(setup: Setup) {
     assert_eq!(stopped.expect("ran").settled, 0);
 }
 
+async fn n3_a_worker_that_stopped_is_not_counted_on(setup: Setup) {
+    let worker = setup.worker(1).handle(async |_: Number, _: Context| Ok(()));
+    let running = worker.start().await.expect("start");
+    until("it is known", || async { setup.client.workers().await.expect("workers").len() == 1 }).await;
+    tokio::time::timeout(SOON, running.stop()).await.expect("in time");
+    assert_eq!(setup.client.workers().await.expect("workers"), []);
+    let id = setup.number(1).await;
+    let why = setup.client.explain(id).await.expect("explained").reasons;
+    assert!(matches!(why.as_slice(), [windlass::job::Why::NoWorkerForQueue { .. }, ..]), "{why:?}");
+}
+
 on_every_store!(
+    n3_a_worker_that_stopped_is_not_counted_on,
     n3_running_handlers_finish_and_nothing_new_is_claimed,
     n3_after_the_grace_period_jobs_are_given_back_as_interrupted,
     n3_a_second_signal_aborts_and_the_leases_expire,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use windlass::store::sqlite::{SqliteOptions, SqliteStore};
+use windlass::job::{Lease, LeaseToken, Settlement, Stale};
 use windlass::store::{Claimed, Retention, Save, Settled, Store, Upkeep};
+use windlass::store::{SqliteOptions, SqliteStore};
 use windlass::workflow::Submission;
-use windlass::{Failure, JobId, Lease, LeaseToken, ManualClock, NewJob, Payload, Settlement, Stale, State};
+use windlass::{Failure, JobId, ManualClock, NewJob, Payload, State};
 
 use crate::{assert_sound, claim, enqueue, folder, plain, spec, state};
 

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use windlass::job::Outcome;
 use windlass::store::InTx;
-use windlass::{Client, Context, Failure, Job, JobId, Outcome, RetryPolicy, State, Worker, Workflow};
+use windlass::{Client, Context, Failure, Job, JobId, RetryPolicy, State, Worker, Workflow};
 
 const SOON: Duration = Duration::from_secs(20);
 

@@ -9,7 +9,8 @@ use tokio_postgres::NoTls;
 use windlass::store::{PostgresOptions, PostgresStore, Store, Wake};
 use windlass::{Client, Context, Failure, JobId, State, Worker};
 
-use crate::{Driver, Step, enqueue_five, windlass_step};
+use crate::{Driver, Step};
+use crate::{enqueue_five, windlass_step};
 
 pub(crate) fn url() -> String {
     std::env::var("WINDLASS_TEST_POSTGRES").expect(

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use windlass::{Client, Context, Failure, JobId};
 
-use crate::{Driver, enqueue_five, windlass_step};
+use crate::Driver;
+use crate::{enqueue_five, windlass_step};
 
 /// A connection of the user's own.
 struct Rusqlite(Mutex<Connection>);

@@ -8,7 +8,8 @@ macro_rules! version {
         use windlass::{Client, Context, Failure, JobId};
         use $sqlx::postgres::{PgPool, PgPoolOptions};
 
-        use crate::{Driver, enqueue_five, windlass_step};
+        use crate::Driver;
+        use crate::{enqueue_five, windlass_step};
 
         /// A pool of the user's own.
         struct Sqlx {

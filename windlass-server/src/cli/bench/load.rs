@@ -1,23 +1,26 @@
 //! Puts jobs into a store before it is measured.
 
+use windlass::job::{JobSpec, Limits, WorkerId};
 use windlass::store::{ClaimRequest, Store};
 use windlass::workflow::Submission;
-use windlass::{JobSpec, Limits, NewJob, Payload, Policies, QueueName, WorkerId};
+use windlass::{NewJob, Payload, Policies, QueueName};
 
 use super::measure::Setting;
 
 /// How many jobs are stored in one call while loading.
 const BATCH: usize = 1000;
+/// A queue of its own, so that no job of anybody else is claimed.
+pub(super) const QUEUE: &str = "bench";
 
 /// A job of the measured kind.
 pub(super) fn spec(setting: &Setting) -> anyhow::Result<JobSpec> {
     let text = "x".repeat(setting.payload.saturating_sub(2));
-    Ok(NewJob::new("bench", Payload::json(&text)?).check(&Limits::default(), &Policies::default())?)
+    Ok(NewJob::new("bench", Payload::json(&text)?).queue(QUEUE).check(&Limits::default(), &Policies::default())?)
 }
 
 /// The worker's name, and a claim of a whole batch.
 pub(super) fn claim(limit: usize) -> anyhow::Result<ClaimRequest> {
-    Ok(ClaimRequest::new(WorkerId::new("bench")?, QueueName::default(), limit))
+    Ok(ClaimRequest::new(WorkerId::new("bench")?, QueueName::new(QUEUE)?, limit))
 }
 
 /// Stores waiting jobs.

@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 use windlass::store::{self, Store};
 
 use self::measure::{Measurement, Setting};
+use crate::marked::{self, Owner};
 use crate::remote::HttpStore;
 
 /// What `windlass bench` takes.
@@ -22,7 +23,7 @@ pub(crate) struct Arguments {
     /// What to measure
     #[arg(value_enum)]
     op: Op,
-    /// The store: memory:, sqlite:PATH, postgres://… or a server's http://…; it should be empty
+    /// The store: memory:, sqlite:PATH, postgres://… or a server's http://…; empty, or one that bench has used before
     #[arg(long, env = "WINDLASS_STORE", hide_env_values = true)]
     store: String,
     /// Concurrent callers
@@ -88,7 +89,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let setting = Setting {
         store: arguments.store.clone(),
         callers: arguments.callers.max(1),
-        batch: arguments.batch.clamp(1, windlass::BATCH_MAX),
+        batch: arguments.batch.clamp(1, windlass::job::BATCH_MAX),
         backlog: arguments.backlog,
         finished: arguments.finished,
         payload: arguments.payload,
@@ -102,10 +103,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         printed = true;
         print(one, arguments.output)
     };
-    let opened = async || {
-        let opened = open(&setting.store).await;
-        opened.with_context(|| format!("cannot open {}", store::redacted(&setting.store)))
-    };
+    let opened = async || open(&setting.store).await;
     match arguments.op {
         Op::Raw => raw::measure(&setting).await?.iter().try_for_each(print),
         Op::Churn => {
@@ -116,12 +114,15 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Opens a store, or reaches one through a server.
-async fn open(url: &str) -> windlass::Result<Arc<dyn Store>> {
-    match url.starts_with("http") {
-        true => Ok(Arc::new(HttpStore::connect(url, std::env::var("WINDLASS_TOKEN").ok())?)),
-        false => store::open(url).await,
+/// Opens a store that is empty or was measured before, or reaches such a one through a server.
+async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
+    if !url.starts_with("http") {
+        return marked::open(url, Owner::Bench).await;
     }
+    let store = HttpStore::connect(url, std::env::var("WINDLASS_TOKEN").ok());
+    let store = store.with_context(|| format!("cannot reach {}", store::redacted(url)))?;
+    marked::take(&store, url, Owner::Bench).await?;
+    Ok(Arc::new(store))
 }
 
 async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {

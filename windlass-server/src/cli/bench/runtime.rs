@@ -35,7 +35,7 @@ impl Count {
 }
 
 fn worker(store: &Arc<dyn Store>, slots: usize, count: Arc<Count>) -> Worker<Arc<Count>> {
-    Worker::new(&Client::with_store(Arc::clone(store))).with_state(count).queue("default", slots).handle_raw(
+    Worker::new(&Client::with_store(Arc::clone(store))).with_state(count).queue(load::QUEUE, slots).handle_raw(
         "bench",
         async |_, cx: Context<Arc<Count>>| {
             cx.state.add();
@@ -99,7 +99,7 @@ pub(super) async fn idle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
     anyhow::ensure!(setting.backlog == 0, "an idle worker needs an empty queue: leave out --backlog");
     let (told, mut heard) = mpsc::unbounded_channel();
     let client = Client::with_store(Arc::clone(&store));
-    let worker = Worker::new(&client).with_state(told).queue("default", 8);
+    let worker = Worker::new(&client).with_state(told).queue(load::QUEUE, 8);
     let running = worker
         .handle_raw("bench", async |_, cx: Context<mpsc::UnboundedSender<Instant>>| {
             cx.state.send(Instant::now())?;
@@ -129,7 +129,7 @@ pub(super) async fn hold(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
     let start = Instant::now();
     let running = Worker::new(&Client::with_store(Arc::clone(&store)))
         .with_state(Arc::clone(&count))
-        .queue("default", setting.callers)
+        .queue(load::QUEUE, setting.callers)
         .handle_raw("bench", async |_, cx: Context<Arc<Count>>| {
             cx.state.add();
             cx.cancelled().await;

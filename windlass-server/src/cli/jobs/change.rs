@@ -1,13 +1,15 @@
 //! `windlass jobs edit` and `windlass jobs clone`.
 
 use clap::Args;
+use windlass::job::{JobRecord, JobSpec};
 use windlass::store::{Act, Edit, Operation, Target};
 use windlass::workflow::Submission;
-use windlass::{JobId, JobSpec, Priority};
+use windlass::{JobId, Priority};
 
 use crate::cli::connect::{Session, user};
 use crate::cli::enqueue::Stored;
 use crate::cli::exit::End;
+use crate::cli::ids::{self, Typed};
 use crate::cli::job_args::{json, read};
 use crate::cli::output::say;
 use crate::cli::parse;
@@ -21,7 +23,7 @@ Examples:
 pub(super) struct EditArgs {
     /// Which jobs
     #[arg(value_name = "ID", required = true)]
-    ids: Vec<JobId>,
+    ids: Vec<Typed<JobId>>,
     /// critical, high, normal, low or bulk; not for running or ended jobs
     #[arg(long, value_name = "PRIORITY")]
     priority: Option<Priority>,
@@ -51,9 +53,9 @@ pub(super) async fn edit(session: &Session, arguments: &EditArgs) -> anyhow::Res
     };
     if base == Edit::default() && tags.is_empty() && untag.is_empty() {
         let advice = "name --priority, --tag, --untag, --correlation-id or --callback-url";
-        return Err(End::usage("it is not said what to change").advise(advice).into());
+        return Err(End::usage("nothing to change was named").advise(advice).into());
     }
-    for id in ids {
+    for id in &ids::jobs(session, ids).await? {
         let mut edit = base.clone();
         if !tags.is_empty() || !untag.is_empty() {
             let mut now = session.client.job(*id).await?.spec.options.tags.clone();
@@ -82,7 +84,7 @@ Example:
 pub(super) struct CloneArgs {
     /// Which job
     #[arg(value_name = "ID")]
-    id: JobId,
+    id: Typed<JobId>,
     /// Another payload: JSON, @FILE, or - for standard input
     #[arg(short, long, value_name = "JSON|@FILE|-")]
     payload: Option<String>,
@@ -92,25 +94,41 @@ pub(super) struct CloneArgs {
     /// An idempotency key of its own
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// How long that key holds, or forever [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = parse::limit, requires = "key")]
+    window: Option<wire::Limit>,
 }
 
 /// Copies a job. What is new is checked by the rules of any new job.
 pub(super) async fn clone(session: &Session, arguments: &CloneArgs) -> anyhow::Result<()> {
-    let original = session.client.job(arguments.id).await?;
-    let mut spec: JobSpec = (*original.spec).clone();
-    spec.depends_on.clear();
-    spec.options.run_at = None;
-    spec.options.idempotency = None;
-    spec.options.cloned_from = Some(original.id);
+    let original = session.client.job(ids::job(session, &arguments.id).await?).await?;
     let mut new = wire::NewJob {
-        job_type: spec.job_type.to_string(),
-        queue: Some(arguments.queue.clone().unwrap_or_else(|| spec.queue.to_string())),
+        queue: arguments.queue.clone(),
         idempotency_key: arguments.key.clone(),
+        idempotency_window: arguments.window,
         ..wire::NewJob::default()
     };
     if let Some(payload) = &arguments.payload {
         new.payload = Some(json(read(payload)?, payload)?);
     }
+    let spec = copied(session, &original, new)?;
+    let stored = session.client.submit(Submission::new(vec![spec])?).await?;
+    let inserted = *stored.jobs.first().expect("a store answers for each job");
+    if inserted.existing {
+        say(format!("the key is known: it stands for job {}, nothing was stored", inserted.id));
+    }
+    session.out.one(&Stored(inserted))
+}
+
+/// A copy of a job, linked to it: without dependencies, at once, with what is new in place of the old.
+pub(crate) fn copied(session: &Session, original: &JobRecord, mut new: wire::NewJob) -> anyhow::Result<JobSpec> {
+    let mut spec: JobSpec = (*original.spec).clone();
+    spec.depends_on.clear();
+    spec.options.run_at = None;
+    spec.options.idempotency = None;
+    spec.options.cloned_from = Some(original.id);
+    new.job_type = spec.job_type.to_string();
+    new.queue.get_or_insert_with(|| spec.queue.to_string());
     let replaces = new.payload.is_some();
     for checked in wire::check_jobs(vec![new], &session.client)? {
         spec.queue = checked.queue;
@@ -119,10 +137,5 @@ pub(super) async fn clone(session: &Session, arguments: &CloneArgs) -> anyhow::R
             spec.payload = checked.payload;
         }
     }
-    let stored = session.client.submit(Submission::new(vec![spec])?).await?;
-    let inserted = *stored.jobs.first().expect("a store answers for each job");
-    if inserted.existing {
-        say(format!("the key is known: it stands for job {}, nothing was stored", inserted.id));
-    }
-    session.out.one(&Stored(inserted))
+    Ok(spec)
 }

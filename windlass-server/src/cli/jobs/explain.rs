@@ -30,14 +30,32 @@ pub(super) async fn run(session: &Session, id: JobId) -> anyhow::Result<()> {
         return session.out.json(&wire::Explanation::from(&explanation));
     }
     let job = session.client.job(id).await?;
+    let words = words(session, &explanation, &job).await?;
+    Ok(session.out.line(text(&explanation, &job, session.out.now, &words))?)
+}
+
+/// The first reason why a job has not started, with what to do about it; `None` where it runs or nothing is known.
+pub(crate) async fn first_reason(session: &Session, id: JobId) -> Option<String> {
+    let explanation = session.client.explain(id).await.ok()?;
+    let job = session.client.job(id).await.ok()?;
+    if explanation.state == State::Running || explanation.state.is_terminal() {
+        return None;
+    }
+    let words = words(session, &explanation, &job).await.ok()?;
+    let why = words.why.first()?;
+    let todo = words.todo.first().map(|(command, good_for)| format!("\n  → {command}  ({good_for})"));
+    Some(format!("it has not started: {why}{}", todo.unwrap_or_default()))
+}
+
+async fn words(session: &Session, explanation: &Explanation, job: &JobRecord) -> anyhow::Result<Words> {
     let mut words = Words::default();
     for why in &explanation.reasons {
-        say(why, &job, session.out.now, &mut words);
+        say(why, job, session.out.now, &mut words);
         if let Why::WaitsFor { jobs } = why {
             name(session, jobs, &mut words).await?;
         }
     }
-    Ok(session.out.line(text(&explanation, &job, session.out.now, &words))?)
+    Ok(words)
 }
 
 fn text(explanation: &Explanation, job: &JobRecord, now: Timestamp, words: &Words) -> String {
@@ -202,7 +220,7 @@ fn ended(state: State, because: Option<&Reason>, job: &JobRecord, now: Timestamp
                 }
                 None => {
                     words.todo.push((format!("windlass jobs attempts {id}"), "see what went wrong each time"));
-                    words.todo.push((format!("windlass jobs requeue {id}"), "send it back once the cause is mended"));
+                    words.todo.push((format!("windlass jobs requeue {id}"), "send it back once the cause is fixed"));
                 }
             }
         }

@@ -18,7 +18,8 @@ use crate::cli::table::jobs;
 #[command(after_help = "\
 Examples:
   windlass jobs export --state dead_letter --to dead.jsonl
-  windlass jobs export --queue mail | jq .payload")]
+  windlass jobs export --queue mail | jq .payload
+  windlass jobs export --to jobs.jsonl && windlass enqueue --file jobs.jsonl --store sqlite:other.db")]
 pub(super) struct Arguments {
     #[command(flatten)]
     filter: FilterArgs,

@@ -12,10 +12,13 @@ use windlass::job::RequeueOptions;
 use windlass::store::Act;
 use windlass::{JobId, Timestamp};
 
+pub(crate) use self::change::copied;
+pub(crate) use self::explain::first_reason;
 use super::bulk::{self, HowArgs, TargetArgs};
 use super::connect::{Reach, Session};
 use super::detail;
 use super::filter::FilterArgs;
+use super::ids::{self, Typed};
 use super::output::{OutputArgs, PageArgs};
 use super::parse;
 use super::wait;
@@ -43,11 +46,11 @@ Examples:
         page: PageArgs,
     },
     /// Show jobs in full, with payload and result
-    #[command(after_help = "Example:\n  windlass jobs get 3f0c… -o json | jq .payload")]
+    #[command(aliases = ["show", "describe"], after_help = "Example:\n  windlass jobs get 3f0c… -o json | jq .payload")]
     Get {
         /// Which jobs
         #[arg(value_name = "ID", required = true)]
-        ids: Vec<JobId>,
+        ids: Vec<Typed<JobId>>,
     },
     /// Follow a job until it ends, or all jobs as they come and go
     #[command(after_help = "Examples:\n  windlass jobs watch 3f0c…\n  windlass jobs watch --queue mail -o jsonl")]
@@ -60,7 +63,7 @@ Example:
     Wait {
         /// Which jobs
         #[arg(value_name = "ID", required = true)]
-        ids: Vec<JobId>,
+        ids: Vec<Typed<JobId>>,
         /// No longer than this
         #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
         timeout: Option<Duration>,
@@ -70,21 +73,21 @@ Example:
     Explain {
         /// Which job
         #[arg(value_name = "ID")]
-        id: JobId,
+        id: Typed<JobId>,
     },
     /// Show the executions of a job, oldest first
     #[command(after_help = "Example:\n  windlass jobs attempts 3f0c… -o wide")]
     Attempts {
         /// Which job
         #[arg(value_name = "ID")]
-        id: JobId,
+        id: Typed<JobId>,
     },
     /// Show what a job's handler logged
     #[command(after_help = "Example:\n  windlass jobs logs 3f0c…")]
     Logs {
         /// Which job
         #[arg(value_name = "ID")]
-        id: JobId,
+        id: Typed<JobId>,
     },
     /// Send dead jobs back
     Requeue(RequeueArgs),
@@ -161,15 +164,22 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     let (session, out, client) = (&session, &session.out, &session.client);
     match arguments.command {
         Command::List { filter, page } => list(session, &filter, &page).await,
-        Command::Get { ids } => get(session, &ids).await,
+        Command::Get { ids } => get(session, &ids::jobs(session, &ids).await?).await,
         Command::Watch(arguments) => watch::run(session, &arguments).await,
         Command::Wait { ids, timeout } => {
+            let ids = ids::jobs(session, &ids).await?;
             let ended = wait::until_ended(session, &ids, timeout).await?;
             wait::print(session, &ended)
         }
-        Command::Explain { id } => explain::run(session, id).await,
-        Command::Attempts { id } => out.all(&client.attempts(id).await?, "the job has not been started yet"),
-        Command::Logs { id } => out.all(&client.logs(id).await?, "the job's handler has logged nothing"),
+        Command::Explain { id } => explain::run(session, ids::job(session, &id).await?).await,
+        Command::Attempts { id } => {
+            let attempts = client.attempts(ids::job(session, &id).await?).await?;
+            out.all(&attempts, "the job has not been started yet")
+        }
+        Command::Logs { id } => {
+            let lines = client.logs(ids::job(session, &id).await?).await?;
+            out.all(&lines, "the job's handler has logged nothing")
+        }
         Command::Requeue(arguments) => requeue(session, &arguments).await,
         Command::Clone(arguments) => change::clone(session, &arguments).await,
         Command::Cancel(CancelArgs { target, force, how }) => {

@@ -8,6 +8,7 @@ use windlass::store::{JobEvent, JobEventKind};
 use windlass::{JobId, JobType, QueueName, State};
 
 use crate::cli::connect::Session;
+use crate::cli::ids::{self, Typed};
 use crate::cli::output::{Format, say};
 use crate::cli::parse;
 use crate::cli::rows::note;
@@ -21,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub(super) struct Arguments {
     /// This job; all jobs unless named
     #[arg(value_name = "ID")]
-    id: Option<JobId>,
+    id: Option<Typed<JobId>>,
     /// Only jobs in this queue
     #[arg(long, value_name = "QUEUE", value_parser = parse::queue, conflicts_with = "id")]
     queue: Option<QueueName>,
@@ -34,8 +35,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(session: &Session, arguments: &Arguments) -> anyhow::Result<()> {
-    match arguments.id {
-        Some(id) => one(session, id).await,
+    match &arguments.id {
+        Some(id) => one(session, ids::job(session, id).await?).await,
         None => all(session, arguments).await,
     }
 }
@@ -50,9 +51,10 @@ async fn one(session: &Session, id: JobId) -> anyhow::Result<()> {
                 false => session.out.line(serde_json::to_string(&wire::Job::from(&job))?)?,
                 true => {
                     let now = session.store().now().await?;
+                    let at = crate::cli::table::to_the_second(now);
                     let (attempt, note) = (job.attempt, note(&job, session.out.is_wide(), now));
                     let line =
-                        format!("{now}  {:<11}  attempt {attempt}  {}", job.state, crate::cli::table::clean(&note));
+                        format!("{at}  {:<11}  attempt {attempt}  {}", job.state, crate::cli::table::clean(&note));
                     session.out.line(line.trim_end())?;
                 }
             }
@@ -98,6 +100,7 @@ fn print(session: &Session, event: &JobEvent) -> anyhow::Result<()> {
                 JobEventKind::Ended(state) => state.to_string(),
             };
             let JobEvent { at, job, queue, job_type, .. } = event;
+            let at = crate::cli::table::to_the_second(*at);
             session.out.line(format!("{at}  {what:<11}  {job}  {queue}  {job_type}"))?;
         }
     }

@@ -1,5 +1,6 @@
 //! `windlass store`: the store itself, its tables, its health, its copies.
 
+mod restore;
 mod status;
 
 use std::path::PathBuf;
@@ -58,7 +59,7 @@ Example:
         #[arg(long, default_value = SCHEMA_DEFAULT, value_name = "NAME")]
         schema: String,
     },
-    /// Look for contradictions in what is stored
+    /// Look for inconsistencies in what is stored
     #[command(
         after_help = "Reads everything: not for busy hours. Exit code 1 if something is found.\nExample:\n  windlass store check"
     )]
@@ -69,6 +70,16 @@ Example:
         /// The new file
         #[arg(value_name = "FILE")]
         to: PathBuf,
+    },
+    /// Put a backup in the place of a SQLite store that nobody uses
+    #[command(after_help = "\
+Refuses while any program has the store open. The store that was there is kept beside it.
+Example:
+  windlass store restore jobs-2026-11-01.db --store sqlite:jobs.db")]
+    Restore {
+        /// The backup
+        #[arg(value_name = "FILE")]
+        from: PathBuf,
     },
     /// Remove ended jobs that are older than they need be
     #[command(after_help = "\
@@ -113,6 +124,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         }
         Command::Check => check(reach, output).await,
         Command::Backup { to } => backup(reach, to).await,
+        Command::Restore { from } => restore::run(reach, &from),
         Command::Prune { older_than, state, how } => {
             let session = reach.open(output).await?;
             if let Some(state) = state.iter().find(|state| !state.is_terminal()) {
@@ -156,10 +168,10 @@ async fn check(reach: &Reach, output: &OutputArgs) -> anyhow::Result<()> {
         }
     }
     if findings.is_empty() {
-        say("nothing contradicts anything else");
+        say("no inconsistencies found");
         return Ok(());
     }
-    Err(End::new(Exit::Failed, format!("{} contradictions were found", findings.len()))
+    Err(End::new(Exit::Failed, format!("{} inconsistencies were found", findings.len()))
         .advise("keep a copy of the store before anything else, and report it with these lines")
         .into())
 }

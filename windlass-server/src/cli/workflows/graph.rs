@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use clap::ValueEnum;
 use windlass::job::JobRecord;
+use windlass::job::{DependencyKind, DependsOn};
 use windlass::store::{Filter, PAGE_MAX};
-use windlass::{DependencyKind, DependsOn, JobId, State, WorkflowId};
+use windlass::{JobId, State, WorkflowId};
 
 use crate::cli::connect::Session;
 use crate::cli::detail::kind;

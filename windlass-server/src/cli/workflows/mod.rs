@@ -15,6 +15,7 @@ use windlass::{State, WorkflowId};
 use super::bulk::{self, HowArgs};
 use super::connect::{Reach, Session};
 use super::exit::{End, Exit};
+use super::ids::{self, Typed};
 use super::output::{OutputArgs, PageArgs, say};
 use super::parse;
 use super::rows::workflow_state;
@@ -43,7 +44,7 @@ enum Command {
     Get {
         /// Which workflow
         #[arg(value_name = "ID")]
-        id: WorkflowId,
+        id: Typed<WorkflowId>,
     },
     /// Draw a workflow: its jobs in order, and what each waits for
     #[command(after_help = "\
@@ -53,7 +54,7 @@ Examples:
     Graph {
         /// Which workflow
         #[arg(value_name = "ID")]
-        id: WorkflowId,
+        id: Typed<WorkflowId>,
         /// In which form
         #[arg(long = "as", value_enum, default_value_t, value_name = "FORM")]
         form: graph::Form,
@@ -63,7 +64,7 @@ Examples:
     Cancel {
         /// Which workflow
         #[arg(value_name = "ID")]
-        id: WorkflowId,
+        id: Typed<WorkflowId>,
         /// Take running jobs away from their workers at once
         #[arg(long)]
         force: bool,
@@ -75,7 +76,7 @@ Examples:
     Requeue {
         /// Which workflow
         #[arg(value_name = "ID")]
-        id: WorkflowId,
+        id: Typed<WorkflowId>,
         #[command(flatten)]
         how: HowArgs,
     },
@@ -109,15 +110,15 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
             };
             session.out.pages(&page, "there are no workflows", next).await
         }
-        Command::Get { id } => session.out.one(&client.workflow(id).await?),
-        Command::Graph { id, form } => graph::run(session, id, form).await,
+        Command::Get { id } => session.out.one(&client.workflow(ids::workflow(session, &id).await?).await?),
+        Command::Graph { id, form } => graph::run(session, ids::workflow(session, &id).await?, form).await,
         Command::Cancel { id, force, how } => {
-            client.workflow(id).await?;
+            let id = client.workflow(ids::workflow(session, &id).await?).await?.id;
             let filter = Filter { workflow: Some(id), states: bulk::CANCEL.allowed.to_vec(), ..Filter::default() };
             bulk::on_all(session, bulk::CANCEL, Act::Cancel { force }, filter, &how).await
         }
         Command::Requeue { id, how } => {
-            client.workflow(id).await?;
+            let id = client.workflow(ids::workflow(session, &id).await?).await?.id;
             let states = vec![State::Failed, State::DeadLetter];
             let filter = Filter { workflow: Some(id), states, ..Filter::default() };
             let options = RequeueOptions { with_dependents: true, ..RequeueOptions::default() };

@@ -4,18 +4,23 @@
 
 mod file;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use windlass::store::{Retention, redacted};
+use windlass::{Client, JobType, NewJob, Payload, Policies, QueueName};
 
-use super::guard::{Host, Token, Tokens};
+use super::bound::Bounds;
+use super::guard::{Host, SessionSecret, Token, Tokens, is_guessed};
 use super::logs::{Format, Level};
+use super::tls;
 use super::webhook::{Allowed, Secret};
+use crate::api::About;
 use crate::api::roles::Role;
-use crate::wire::{Limit, Span};
+use crate::wire::{self, Limit, Span};
 
 /// The port unless another is given.
 pub const PORT: u16 = 7654;
@@ -37,6 +42,8 @@ pub struct Given {
     pub level: Option<Level>,
     /// Secrets to sign webhooks with.
     pub webhook_secrets: Vec<Secret>,
+    /// Whether nobody may change anything, whatever the file says.
+    pub read_only: bool,
 }
 
 /// Checked settings.
@@ -50,12 +57,20 @@ pub struct Settings {
     pub any_port: bool,
     /// Who may do what; empty for everybody everything.
     pub tokens: Tokens,
+    /// Where the certificate is; `None` for plain HTTP.
+    pub tls: Option<tls::Files>,
     /// Names under which the server may be addressed, beside `localhost` and IP addresses.
     pub hosts: Vec<Host>,
     /// Other origins whose pages may call.
     pub origins: Vec<String>,
-    /// Whether role read sees no payloads and results.
+    /// Whether only those who run jobs or look after them see payloads and results.
     pub hide_payloads: bool,
+    /// Whether everybody may only look.
+    pub read_only: bool,
+    /// The prefix under which a proxy shows the server, such as `/windlass`; empty for none.
+    pub base: String,
+    /// What sessions are sealed with, where several servers share a name; random for each process unless given.
+    pub session_secret: Option<SessionSecret>,
     /// Whether metrics need no token.
     pub public_metrics: bool,
     /// How long requests and deliveries may take to finish at the end.
@@ -70,6 +85,8 @@ pub struct Settings {
     pub retention: Retention,
     /// How webhooks are delivered.
     pub webhooks: Webhooks,
+    /// What holds for jobs that do not say it themselves.
+    pub policies: Policies,
 }
 
 /// What bounds a client, each with its reason.
@@ -87,10 +104,12 @@ pub struct Limits {
     pub headers: usize,
     /// The most connections at once.
     pub connections: usize,
-    /// The most requests worked on at once.
+    /// The most requests worked on at once, and beside them the most heartbeats and settlements.
     pub requests: usize,
-    /// The most requests at once that wait for something: claims with `wait`, `wait` on a job, events.
+    /// The most claims at once, and beside them the most other requests that wait for something: `wait` on a job, events.
     pub waits: usize,
+    /// How many hundredths of all this one token may take.
+    pub token_percent: usize,
     /// How long a client may take to send a request's head, and a connection may be idle.
     pub header_timeout: Duration,
     /// How long a client may take to send a body.
@@ -102,7 +121,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            payload_bytes: windlass::PAYLOAD_BYTES_DEFAULT,
+            payload_bytes: windlass::job::PAYLOAD_BYTES_DEFAULT,
             batch_bytes: 64 << 20,
             body_memory_bytes: 256 << 20,
             header_bytes: 32 << 10,
@@ -110,6 +129,7 @@ impl Default for Limits {
             connections: 1024,
             requests: 256,
             waits: 768,
+            token_percent: 75,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
@@ -149,6 +169,14 @@ impl Settings {
         Settings::check(given, file)
     }
 
+    /// Says what is unwise about them; to be called when there is a log.
+    pub fn warn(given: &Given) {
+        let Some(path) = &given.file else { return };
+        if let Some(what) = open_secrets(path) {
+            tracing::warn!(file = %path.display(), "others may read the configuration, which holds {what}: chmod 600 it");
+        }
+    }
+
     fn check(given: Given, file: file::File) -> anyhow::Result<Self> {
         let any_port = given.listen.is_none() && file.listen.is_none();
         let listen = match given.listen.as_deref().or(file.listen.as_deref()) {
@@ -177,9 +205,13 @@ impl Settings {
             listen,
             any_port,
             tokens,
+            tls: file.tls.map(|given| tls::Files { cert: given.cert, key: given.key, clients: given.clients }),
             hosts: hosts.map_err(anyhow::Error::msg).context("hosts")?,
             origins: origins(file.origins)?,
             hide_payloads: file.hide_payloads.unwrap_or(false),
+            read_only: given.read_only || file.read_only.unwrap_or(false),
+            base: base(file.base.as_deref().unwrap_or_default())?,
+            session_secret: session_secret(file.session_secret.as_ref())?,
             public_metrics: file.public_metrics.unwrap_or(false),
             grace: file.grace.map_or(Duration::from_secs(25), |time| time.0),
             log,
@@ -187,7 +219,18 @@ impl Settings {
             limits: limits(&file.limits)?,
             retention: retention(&file.retention),
             webhooks: webhooks(given.webhook_secrets, file.webhooks)?,
+            policies: policies(file.defaults, file.queues, file.types)?,
         })
+    }
+
+    /// What the page may tell of them: nothing secret.
+    pub fn about(&self) -> About {
+        About {
+            retention: self.retention,
+            payload_bytes: self.limits.payload_bytes,
+            tokens: !self.tokens.is_empty(),
+            webhooks: !self.webhooks.secrets.is_empty(),
+        }
     }
 
     /// The store's URL without its password.
@@ -215,10 +258,40 @@ fn tokens(given: &[file::Token]) -> anyhow::Result<Tokens> {
     let mut tokens = Vec::with_capacity(given.len());
     for (place, token) in given.iter().enumerate() {
         let name = token.name.clone().unwrap_or_else(|| format!("{} {}", token.role, place + 1));
-        let parsed = Token::new(name, token.role, &token.sha256);
-        tokens.push(parsed.map_err(anyhow::Error::msg).with_context(|| format!("tokens, entry {}", place + 1))?);
+        let parsed = parsed(name, token).with_context(|| format!("tokens, entry {}", place + 1));
+        tokens.push(parsed?);
     }
-    Ok(Tokens::new(tokens))
+    Tokens::new(tokens).map_err(anyhow::Error::msg).context("tokens")
+}
+
+fn parsed(name: String, given: &file::Token) -> anyhow::Result<Token> {
+    let token = Token::new(name, given.role, &given.sha256).map_err(anyhow::Error::msg)?;
+    if is_guessed(&given.sha256) {
+        bail!("sha256 is that of a word that anybody guesses; `windlass token new` makes a token that nobody can");
+    }
+    let queues = given.queues.iter().map(QueueName::new).collect::<Result<_, _>>().context("queues")?;
+    let types = given.types.iter().map(JobType::new).collect::<Result<_, _>>().context("types")?;
+    let expires = given.expires.as_deref().map(str::parse).transpose();
+    let expires = expires.map_err(|_| anyhow::anyhow!("expires: must be a time such as 2027-01-31T00:00:00Z"))?;
+    Ok(token.bound(Bounds { queues, types }).expires(expires))
+}
+
+/// The prefix under which a proxy shows the server: nothing, or a path without a slash at its end.
+fn base(text: &str) -> anyhow::Result<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '/');
+    let path = text.trim_end_matches('/');
+    if path.is_empty() {
+        return Ok(String::new());
+    }
+    if !path.starts_with('/') || path.contains("//") || path.contains("..") || !path.chars().all(plain) {
+        bail!("base: {text:?} is no path; write /windlass");
+    }
+    Ok(path.to_owned())
+}
+
+fn session_secret(given: Option<&file::Hidden>) -> anyhow::Result<Option<SessionSecret>> {
+    let parsed = given.map(|secret| SessionSecret::parse(&secret.0)).transpose();
+    parsed.map_err(anyhow::Error::msg).context("session_secret")
 }
 
 fn origins(given: Vec<String>) -> anyhow::Result<Vec<String>> {
@@ -243,6 +316,7 @@ fn limits(given: &file::Limits) -> anyhow::Result<Limits> {
         connections: given.connections.unwrap_or(usual.connections),
         requests: given.requests.unwrap_or(usual.requests),
         waits: given.waits.unwrap_or(usual.waits),
+        token_percent: given.token_percent.unwrap_or(usual.token_percent),
         header_timeout: time(given.header_timeout, usual.header_timeout),
         body_timeout: time(given.body_timeout, usual.body_timeout),
         write_timeout: time(given.write_timeout, usual.write_timeout),
@@ -254,7 +328,7 @@ fn limits(given: &file::Limits) -> anyhow::Result<Limits> {
             bail!("limits.{name}: must be {least} to {most}, is {value}")
         }
     };
-    within("payload_bytes", limits.payload_bytes, 1, windlass::PAYLOAD_BYTES_MAX)?;
+    within("payload_bytes", limits.payload_bytes, 1, windlass::job::PAYLOAD_BYTES_MAX)?;
     within("batch_bytes", limits.batch_bytes, limits.body_bytes(), 1 << 30)?;
     within("body_memory_bytes", limits.body_memory_bytes, limits.batch_bytes, u32::MAX as usize)?;
     within("header_bytes", limits.header_bytes, 8 << 10, 1 << 20)?;
@@ -262,6 +336,7 @@ fn limits(given: &file::Limits) -> anyhow::Result<Limits> {
     within("connections", limits.connections, 1, 100_000)?;
     within("requests", limits.requests, 1, 100_000)?;
     within("waits", limits.waits, 1, 100_000)?;
+    within("token_percent", limits.token_percent, 1, 100)?;
     for (name, time) in [
         ("header_timeout", limits.header_timeout),
         ("body_timeout", limits.body_timeout),
@@ -310,6 +385,34 @@ fn webhooks(given: Vec<Secret>, file: file::Webhooks) -> anyhow::Result<Webhooks
     })
 }
 
+/// Policies that can hold: each is tried on a job, so that a mistake is told at the start and not at the first submission.
+fn policies(
+    defaults: wire::Policy,
+    queues: BTreeMap<String, wire::Policy>,
+    types: BTreeMap<String, wire::Policy>,
+) -> anyhow::Result<Policies> {
+    let names = |names: &BTreeMap<String, wire::Policy>| names.keys().cloned().collect::<Vec<_>>();
+    let (queue_names, type_names) = (names(&queues), names(&types));
+    let policies = wire::Policies { defaults, queues, types, ..wire::Policies::default() };
+    let policies = policies.check().context("defaults, queues or types")?;
+    let client = Client::in_memory().policies(policies.clone());
+    let tried = |job_type: &str, queue: &str| client.check_job(NewJob::new(job_type, Payload::default()).queue(queue));
+    tried("any", "default").context("defaults")?;
+    for name in &queue_names {
+        tried("any", name).with_context(|| format!("queues.{name}"))?;
+    }
+    for name in &type_names {
+        tried(name, "default").with_context(|| format!("types.{name}"))?;
+    }
+    Ok(policies)
+}
+
+/// The policies that a configuration file asks for.
+pub fn policies_in(path: &std::path::Path) -> anyhow::Result<Policies> {
+    let file = file::read(path)?;
+    policies(file.defaults, file.queues, file.types)
+}
+
 /// Reads a time such as `1m30s`, for flags.
 pub fn duration(text: &str) -> Result<Duration, String> {
     text.parse::<Span>().map(|span| span.0).map_err(|problem| problem.to_string())
@@ -340,9 +443,25 @@ pub fn whereabouts_in(path: &std::path::Path) -> anyhow::Result<Whereabouts> {
     Ok(Whereabouts { store: file.store, server: file.server, token: file.token.map(|token| token.0) })
 }
 
-/// The line of the configuration file that makes a token known.
-pub fn token_lines(name: &str, role: Role, sha256: &str) -> String {
-    format!("[[tokens]]\nname = {name:?}\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n")
+/// The lines of the configuration file that make a token known.
+pub fn token_lines(name: &str, role: Role, sha256: &str, bounds: &Bounds, expires: Option<jiff::Timestamp>) -> String {
+    let mut lines = format!("[[tokens]]\nname = {name:?}\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n");
+    let queues: Vec<_> = bounds.queues.iter().map(QueueName::as_str).collect();
+    let types: Vec<_> = bounds.types.iter().map(JobType::as_str).collect();
+    for (key, names) in [("queues", queues), ("types", types)] {
+        if !names.is_empty() {
+            lines += &format!("{key} = {names:?}\n");
+        }
+    }
+    if let Some(at) = expires {
+        lines += &format!("expires = \"{at:.0}\"\n");
+    }
+    lines
+}
+
+/// Which secrets a configuration file holds that others than its owner may read.
+pub fn open_secrets(path: &std::path::Path) -> Option<&'static str> {
+    file::read(path).ok()?.secrets().filter(|_| file::is_open_to_others(path))
 }
 
 #[cfg(test)]

@@ -122,3 +122,42 @@ fn secrets_do_not_show() {
     let shown = format!("{settings:?}");
     assert!(!shown.contains("QUFB") && !shown.contains("AAA"), "{shown}");
 }
+
+/// L13: two tokens that are one, and a token that anybody guesses.
+#[test]
+fn l13_weak_tokens_are_refused_at_the_start() {
+    let token = |role: &str, hash: &str| format!("[[tokens]]\nrole = \"{role}\"\nsha256 = \"{hash}\"\n");
+    let twice = format!("{}{}", token("read", &hash()), token("admin", &hash().to_uppercase()));
+    let refused = format!("{:#}", settings(Given::default(), &twice).expect_err("one token with two roles"));
+    assert!(refused.contains("same sha256"), "{refused}");
+    // The SHA-256 of `password`.
+    let guessed = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+    let refused = format!("{:#}", settings(Given::default(), &token("admin", guessed)).expect_err("guessed"));
+    assert!(refused.contains("anybody guesses") && !refused.contains(guessed), "{refused}");
+}
+
+/// M17: what a token is bound to is read, and refused where it cannot be meant.
+#[test]
+fn m17_tokens_are_bound_and_end_as_the_file_says() {
+    let token = format!("[[tokens]]\nrole = \"work\"\nsha256 = \"{}\"\n", hash());
+    let good = format!("{token}queues = [\"mail\"]\ntypes = [\"send\"]\nexpires = \"2027-01-31T00:00:00Z\"\n");
+    let read = settings(Given::default(), &good).expect("valid");
+    let token_read = read.tokens.iter().next().expect("a token").clone();
+    assert_eq!(token_read.bounds().queues.len() + token_read.bounds().types.len(), 2);
+    assert!(token_read.is_over("2027-02-01T00:00:00Z".parse().expect("a time")));
+    for (line, named) in
+        [("queues = [\"a b\"]", "queues"), ("types = [\"\"]", "types"), ("expires = \"soon\"", "expires")]
+    {
+        let refused = format!("{:#}", settings(Given::default(), &format!("{token}{line}\n")).expect_err(line));
+        assert!(refused.contains(named), "{refused}");
+    }
+}
+
+/// L7: a secret that stands where a key should is not repeated.
+#[test]
+fn l7_a_token_written_as_a_key_is_not_repeated() {
+    for key in ["windlass_hunter2-hunter2", "whsec_hunter2", "hunter2hunter2hunter2hunter2hunter2"] {
+        let refused = format!("{:#}", settings(Given::default(), &format!("{key} = 1\n")).expect_err(key));
+        assert!(!refused.contains("hunter2") && refused.contains("looks like a secret"), "{refused}");
+    }
+}

@@ -1,4 +1,5 @@
-//! `windlass run --demo`: a store of its own with work in it, so that the first screen moves.
+//! `windlass run --demo`: a store of its own with work in it, so that the first screen moves. No other store will do
+//! (`marked.rs`).
 //!
 //! A steady stream of jobs, a workflow every twenty seconds, a schedule every ten, and a second worker process that is
 //! killed without warning every 45 seconds, so that leases expire and jobs are taken over. Nothing of it is special:
@@ -20,6 +21,7 @@ use windlass::workflow::chord;
 use windlass::{Client, Schedule, Worker, Workflow};
 
 use self::jobs::Seed;
+use crate::marked::{self, Owner};
 
 /// The store unless another is given.
 pub const STORE: &str = "sqlite:windlass-demo.db";
@@ -87,7 +89,7 @@ fn worker(client: &Client, seed: Seed) -> Worker<Seed> {
 
 /// The second worker process: works until its standard input closes, or until it is killed.
 pub async fn work(store: &str, seed: u64) -> anyhow::Result<()> {
-    let client = Client::open(store).await?;
+    let client = Client::with_store(marked::open(store, Owner::Demo).await?);
     let running = worker(&client, Seed(seed)).start().await?;
     // Nobody writes: this ends when whoever started us is gone, however they went.
     let _ = tokio::task::spawn_blocking(|| std::io::stdin().lock().read(&mut [0; 1])).await;
@@ -133,7 +135,7 @@ async fn keep_starting(client: &Client) {
             let pages = (0..WORKFLOW_PAGES).map(page).collect::<windlass::Result<Vec<_>>>()?;
             let mut flow = Workflow::new(format!("report-{number}"));
             let publish = jobs::job(jobs::PUBLISH, "billing", number)?;
-            flow.piece(chord(pages.into_iter().map(Into::into), publish));
+            flow.piece(chord(pages, publish));
             client.start(flow).await
         };
         if let Err(error) = started.await {

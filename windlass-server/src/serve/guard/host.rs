@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 
 /// A name under which the server may be addressed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +31,8 @@ pub(super) enum Foreign {
     OtherHost,
     /// `Origin` names somebody else.
     OtherOrigin,
+    /// A page of another site had it sent, without saying so in `Origin`.
+    OtherSite,
 }
 
 /// Checks `Host` and `Origin`.
@@ -48,6 +50,24 @@ pub(super) fn check(headers: &HeaderMap, hosts: &[Host], origins: &[String]) -> 
         return Err(Foreign::OtherHost);
     }
     check_origin(headers, host, origins)
+}
+
+/// Whether a request comes from a page of one of the other origins that may call; which one.
+pub(super) fn known_origin(headers: &HeaderMap, origins: &[String]) -> Option<HeaderValue> {
+    let origin = headers.get(header::ORIGIN)?;
+    let text = origin.to_str().ok()?;
+    origins.iter().any(|known| known.eq_ignore_ascii_case(text)).then(|| origin.clone())
+}
+
+/// Refuses what a page of another site had a browser fetch: images, scripts and frames carry no `Origin`.
+pub(super) fn check_site(headers: &HeaderMap) -> Result<(), Foreign> {
+    // A browser says so itself, and no page can make it say anything else.
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let says_origin = headers.contains_key(header::ORIGIN);
+    match site {
+        Some(b"cross-site" | b"same-site") if !says_origin => Err(Foreign::OtherSite),
+        _ => Ok(()),
+    }
 }
 
 fn check_origin(headers: &HeaderMap, host: &str, origins: &[String]) -> Result<(), Foreign> {
@@ -143,6 +163,21 @@ mod tests {
         let twice =
             headers(&[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://evil.example")]);
         assert_eq!(check(&twice, &[], &[]), Err(Foreign::OtherOrigin));
+    }
+
+    #[test]
+    fn l12_what_another_sites_page_has_fetched_is_refused() {
+        for (given, fine) in [
+            (vec![], true),
+            (vec![("sec-fetch-site", "same-origin")], true),
+            (vec![("sec-fetch-site", "none")], true),
+            (vec![("sec-fetch-site", "cross-site")], false),
+            (vec![("sec-fetch-site", "same-site")], false),
+            // What an origin may is decided by its name.
+            (vec![("sec-fetch-site", "cross-site"), ("origin", "https://console.example.com")], true),
+        ] {
+            assert_eq!(check_site(&headers(&given)).is_ok(), fine, "{given:?}");
+        }
     }
 
     #[test]

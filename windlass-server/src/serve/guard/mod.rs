@@ -1,46 +1,55 @@
 //! What stands between the network and the API: every request goes through [`Guard::answer`], in this order.
 //!
-//! Is it for us (`host.rs`)? Who asks, and may they (`token.rs`)? Is there room for its body and a turn for it
-//! (`load.rs`)? Only then does the API see it. Health is answered before all of that, so that it is answered when
-//! nothing else is.
+//! Is it for us (`host.rs`)? Is it a file of the page, which needs nobody's leave? Who asks, and may they (`token.rs`,
+//! `session.rs`, `sign_in.rs`)? Is there room for its body and a turn for it (`load.rs`)? Only then does the API see it.
+//! Health is answered before all of that, so that it is answered when nothing else is.
 
+mod access;
 mod host;
 mod load;
+mod origin;
+mod record;
+mod session;
+mod sign_in;
 mod token;
 
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
-use futures_util::FutureExt;
-use tokio::sync::OwnedSemaphorePermit;
+use bytes::BytesMut;
+use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::Instrument;
 
+pub use self::access::Apis;
 pub use self::host::Host;
-pub use self::token::{Known, Token, Tokens, new_token, random};
+pub use self::session::SessionSecret;
+pub use self::token::{Token, Tokens, is_guessed, new_token, random};
 
+use self::access::{Access, Admitted};
 use self::host::Foreign;
-use self::load::Load;
+use self::load::{Class, Full, Held, Load, Pools, Room};
+use self::record::Record;
+use self::session::Sessions;
 use super::config::{Limits, Settings};
 use super::health::Health;
 use super::metrics::{self, Exporter};
 use crate::api::error::{REQUEST_ID, named, request_id};
-use crate::api::roles::{Role, role_for};
-use crate::api::{Caller, problem_response};
-use crate::traces;
+use crate::api::{About, Caller, Standing, problem_response};
 use crate::wire::{Kind, Problem};
+use crate::{page, traces};
 
 /// What is sent with every answer: a page of ours runs nothing from elsewhere and is framed by nobody.
-const HEADERS: [(HeaderName, &str); 5] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
-    ),
+const HEADERS: [(HeaderName, &str); 6] = [
+    // The page has a policy of its own; answers of the API are data, and nothing in them is run or framed.
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -50,14 +59,17 @@ const HEADERS: [(HeaderName, &str); 5] = [
 /// The guard and what it guards.
 #[derive(Debug)]
 pub struct Guard {
-    tokens: Tokens,
+    access: Access,
+    sessions: Sessions,
+    record: Record,
     hosts: Vec<Host>,
     origins: Vec<String>,
-    hide_payloads: bool,
+    base: String,
+    read_only: bool,
+    about: Arc<About>,
     public_metrics: bool,
     limits: Limits,
     load: Load,
-    api: Router,
     health: Health,
     exporter: Exporter,
     stopping: CancellationToken,
@@ -67,24 +79,28 @@ impl Guard {
     /// Puts a guard in front of an API.
     pub fn new(
         settings: &Settings,
-        api: Router,
+        apis: Apis,
         health: Health,
         exporter: Exporter,
         stopping: CancellationToken,
-    ) -> Self {
-        Guard {
-            tokens: settings.tokens.clone(),
+    ) -> anyhow::Result<Self> {
+        let load = Load::new(settings.limits);
+        Ok(Guard {
+            access: Access::new(apis, settings, &load),
+            sessions: Sessions::new(settings.session_secret.as_ref())?,
+            record: Record::new(),
             hosts: settings.hosts.clone(),
             origins: settings.origins.clone(),
-            hide_payloads: settings.hide_payloads,
+            base: settings.base.clone(),
+            read_only: settings.read_only,
+            about: Arc::new(settings.about()),
             public_metrics: settings.public_metrics,
             limits: settings.limits,
-            load: Load::new(settings.limits),
-            api,
+            load,
             health,
             exporter,
             stopping,
-        }
+        })
     }
 
     /// Folds together what was measured, so that it does not grow between scrapes.
@@ -92,13 +108,25 @@ impl Guard {
         self.exporter.settle();
     }
 
+    /// Puts other tokens in force.
+    pub fn replace_tokens(&self, tokens: Tokens) {
+        self.access.replace(tokens, &self.load);
+    }
+
+    /// Whether a token is asked for.
+    pub fn asks_for_tokens(&self) -> bool {
+        self.access.asks()
+    }
+
     /// Answers a request. On a crowded connection, beyond the usual number, only health and metrics are.
-    pub async fn answer(self: Arc<Self>, request: Request<Body>, crowded: bool) -> Response<Body> {
+    pub async fn answer(self: Arc<Self>, request: Request<Body>, peer: IpAddr, crowded: bool) -> Response<Body> {
         let begun = Instant::now();
+        let request = without_base(request, &self.base);
         let (method, resource) = (request.method().clone(), metrics::resource(request.uri().path()));
         let id = request_id(request.headers());
         let span = traces::of_request(&method, resource, request.headers());
-        let guarded = self.guarded(request, crowded).instrument(span.clone());
+        let origin = host::known_origin(request.headers(), &self.origins);
+        let guarded = self.guarded(request, peer, crowded).instrument(span.clone());
         let guarded = AssertUnwindSafe(guarded).catch_unwind().await;
         let mut response = guarded.unwrap_or_else(|_| {
             tracing::error!(%method, resource, "a request handler panicked");
@@ -109,6 +137,9 @@ impl Guard {
         }
         for (name, value) in HEADERS {
             response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        if let Some(origin) = origin {
+            origin::admit(response.headers_mut(), origin);
         }
         let no_store = HeaderValue::from_static("no-store");
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_store);
@@ -123,7 +154,7 @@ impl Guard {
         response
     }
 
-    async fn guarded(&self, request: Request<Body>, crowded: bool) -> Response<Body> {
+    async fn guarded(&self, request: Request<Body>, peer: IpAddr, crowded: bool) -> Response<Body> {
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
             "/healthz" if looks => return self.health.live(),
@@ -134,16 +165,25 @@ impl Guard {
             metrics::refused("head");
             return closing(refusal(Kind::HEAD_TOO_LARGE, "the head of the request is too large"));
         }
-        if let Err(foreign) = host::check(request.headers(), &self.hosts, &self.origins) {
+        if let Err(foreign) = self.check_origin(&request) {
             metrics::refused(reason(foreign));
             return self::foreign(foreign);
+        }
+        if origin::is_question(&request) && host::known_origin(request.headers(), &self.origins).is_some() {
+            return origin::answer();
+        }
+        if !crowded && let Some(answer) = self.answer_page(&request) {
+            return answer;
         }
         let is_metrics = looks && request.uri().path() == "/metrics";
         if is_metrics && self.public_metrics {
             return self.exporter.answer().await;
         }
-        let known = match self.known(&request) {
-            Ok(known) => known,
+        if !crowded && request.uri().path() == sign_in::PATH {
+            return self.answer_session(request, peer).await;
+        }
+        let (admitted, session) = match self.admitted(&request, peer) {
+            Ok(admitted) => admitted,
             Err(refusal) => return *refusal,
         };
         if is_metrics {
@@ -153,66 +193,60 @@ impl Guard {
             metrics::refused("connections");
             return refusal(Kind::UNAVAILABLE, "the server has too many connections");
         }
-        let (mut request, _room) = match self.with_body(request).await {
+        let class = Class::of(request.method(), request.uri().path());
+        let mut room = self.load.room(class, admitted.share.as_deref());
+        let mut request = match self.with_body(request, &mut room).await {
             Ok(read) => read,
             Err(refusal) => return *refusal,
         };
-        let payloads_hidden = self.hide_payloads && known.role == Role::Read;
-        request.extensions_mut().insert(Caller { name: known.name, payloads_hidden });
-        self.call(request).await
+        let Admitted { name, payloads_hidden, role, .. } = admitted;
+        let standing = Standing { role, session: session.is_some(), read_only: self.read_only };
+        request.extensions_mut().insert(Caller { name, payloads_hidden });
+        request.extensions_mut().insert(standing);
+        request.extensions_mut().insert(Arc::clone(&self.about));
+        let mut response = self.call(admitted.api, request, class, admitted.share.as_deref()).await;
+        if let Some(cookie) = session.and_then(|held| held.renewed) {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+        response
     }
 
-    /// Who asks, if they may do what they ask for.
-    fn known(&self, request: &Request<Body>) -> Result<Known, Box<Response<Body>>> {
-        if self.tokens.is_empty() {
-            return Ok(Known { name: None, role: Role::Admin });
-        }
-        let Some(known) = bearer(request.headers()).and_then(|token| self.tokens.known(token)) else {
-            metrics::refused("token");
-            let mut refusal = refusal(Kind::UNAUTHENTICATED, "a known token is needed, as `Authorization: Bearer …`");
-            refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return Err(Box::new(refusal));
-        };
+    fn answer_page(&self, request: &Request<Body>) -> Option<Response<Body>> {
+        page::answer(request.method(), request.uri().path(), request.headers(), &self.base)
+    }
+
+    /// Whether a request is for us and from our own pages, or from those that may call.
+    fn check_origin(&self, request: &Request<Body>) -> Result<(), Foreign> {
+        host::check(request.headers(), &self.hosts, &self.origins)?;
+        // A link to a page may stand anywhere.
         let path = request.uri().path();
-        let needed = if path == "/metrics" { Role::Read } else { role_for(request.method(), path) };
-        if !known.role.covers(needed) {
-            metrics::refused("role");
-            let detail = format!("this needs the role {needed}; the token has {}", known.role);
-            return Err(Box::new(refusal(Kind::UNAUTHORIZED, detail)));
-        }
-        Ok(known)
+        if path.starts_with("/v1") || path == "/metrics" { host::check_site(request.headers()) } else { Ok(()) }
     }
 
-    /// The request with its whole body in memory, and the room that it takes up there.
+    /// The request with its whole body in memory, where `room` grows with it.
     async fn with_body(
         &self,
         request: Request<Body>,
-    ) -> Result<(Request<Body>, Option<OwnedSemaphorePermit>), Box<Response<Body>>> {
+        room: &mut Room<'_>,
+    ) -> Result<Request<Body>, Box<Response<Body>>> {
         use axum::body::HttpBody;
         if request.body().is_end_stream() {
-            return Ok((request, None));
+            return Ok(request);
+        }
+        if let Some(coding) = request.headers().get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+            let detail = format!("the body must not be encoded, is {:.20}", coding.to_str().unwrap_or("?"));
+            return Err(Box::new(closing(refusal(Kind::UNSUPPORTED_MEDIA_TYPE, detail))));
         }
         let most = self.load.body_bytes(request.uri().path());
-        let too_large = || {
-            metrics::refused("body");
-            let detail = format!("the body must have at most {most} bytes");
-            Box::new(closing(refusal(Kind::PAYLOAD_TOO_LARGE, detail)))
-        };
         let declared = request.body().size_hint().exact();
-        let expected = declared.map_or(most, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        if expected > most {
-            return Err(too_large());
+        if declared.is_some_and(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX) > most) {
+            return Err(too_large(most));
         }
-        let Some(room) = self.load.room(expected).await else {
-            metrics::refused("memory");
-            return Err(Box::new(closing(refusal(Kind::UNAVAILABLE, "the server holds too many large bodies"))));
-        };
         let (parts, body) = request.into_parts();
-        let read = tokio::time::timeout(self.limits.body_timeout, axum::body::to_bytes(body, most)).await;
+        let read = tokio::time::timeout(self.limits.body_timeout, arrived(body, most, room)).await;
         match read {
-            Ok(Ok(bytes)) => Ok((Request::from_parts(parts, Body::from(bytes)), Some(room))),
-            // Of what can go wrong here only the limit leaves anybody to read the answer.
-            Ok(Err(_)) => Err(too_large()),
+            Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+            Ok(Err(refusal)) => Err(refusal),
             Err(_) => {
                 metrics::refused("slow body");
                 Err(Box::new(closing(refusal(Kind::REQUEST_TIMEOUT, "the body took too long to arrive"))))
@@ -220,17 +254,72 @@ impl Guard {
         }
     }
 
-    /// Lets the API answer, in its turn.
-    async fn call(&self, request: Request<Body>) -> Response<Body> {
-        let Some(_turn) = self.load.turn(request.method(), request.uri().path()).await else {
-            metrics::refused("requests");
-            return refusal(Kind::TOO_MANY, "the server works on too many requests at once");
+    /// Lets the API answer, in its turn. What waits keeps its place until its answer has been sent.
+    async fn call(&self, api: Router, request: Request<Body>, class: Class, own: Option<&Pools>) -> Response<Body> {
+        let turn = match self.load.turn(class, own).await {
+            Ok(turn) => turn,
+            Err(Full::Server) => {
+                metrics::refused("requests");
+                return refusal(Kind::TOO_MANY, "the server works on too many requests at once");
+            }
+            Err(Full::Token) => {
+                metrics::refused("token share");
+                return refusal(Kind::TOO_MANY, "this token has too many requests under way");
+            }
         };
-        match self.api.clone().oneshot(request).await {
+        let response = match api.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
+        };
+        match class {
+            Class::Claim | Class::Wait => response.map(|body| Held::body(body, turn)),
+            Class::Ordinary | Class::Work => response,
         }
     }
+}
+
+/// A body as it arrives, up to `most` bytes.
+async fn arrived(body: Body, most: usize, room: &mut Room<'_>) -> Result<Bytes, Box<Response<Body>>> {
+    let (mut frames, mut bytes) = (body.into_data_stream(), BytesMut::new());
+    while let Some(frame) = frames.next().await {
+        let Ok(frame) = frame else {
+            metrics::refused("broken body");
+            return Err(Box::new(closing(refusal(Kind::INVALID_BODY, "the body cannot be read to its end"))));
+        };
+        let whole = bytes.len() + frame.len();
+        if whole > most {
+            return Err(too_large(most));
+        }
+        if let Err(full) = room.grow(whole).await {
+            metrics::refused("memory");
+            let detail = match full {
+                Full::Server => "the server holds too many large bodies",
+                Full::Token => "the server holds too many large bodies of this token",
+            };
+            return Err(Box::new(closing(refusal(Kind::UNAVAILABLE, detail))));
+        }
+        bytes.extend_from_slice(&frame);
+    }
+    Ok(bytes.freeze())
+}
+
+fn too_large(most: usize) -> Box<Response<Body>> {
+    metrics::refused("body");
+    let detail = format!("the body must have at most {most} bytes");
+    Box::new(closing(refusal(Kind::PAYLOAD_TOO_LARGE, detail)))
+}
+
+/// A request under the prefix of a proxy, as it would be without. A proxy that takes the prefix off does no harm.
+fn without_base(mut request: Request<Body>, base: &str) -> Request<Body> {
+    let path_and_query = request.uri().path_and_query().map_or("/", axum::http::uri::PathAndQuery::as_str);
+    let is_path = |rest: &&str| !base.is_empty() && (rest.is_empty() || rest.starts_with(['/', '?']));
+    let rest = path_and_query.strip_prefix(base).filter(is_path);
+    let Some(rest) = rest else { return request };
+    let inner = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+    if let Ok(uri) = inner.parse() {
+        *request.uri_mut() = uri;
+    }
+    request
 }
 
 fn refusal(kind: Kind, detail: impl Into<String>) -> Response<Body> {
@@ -259,14 +348,16 @@ fn foreign(foreign: Foreign) -> Response<Body> {
             let detail = "the Host header names another server; names of this one go into `hosts` in its configuration";
             refusal(Kind::MISDIRECTED, detail)
         }
-        Foreign::OtherOrigin => refusal(Kind::UNAUTHORIZED, "pages of other origins may not call this server"),
+        Foreign::OtherOrigin | Foreign::OtherSite => {
+            refusal(Kind::UNAUTHORIZED, "pages of other origins may not call this server")
+        }
     }
 }
 
 fn reason(foreign: Foreign) -> &'static str {
     match foreign {
         Foreign::BadHost | Foreign::OtherHost => "host",
-        Foreign::OtherOrigin => "origin",
+        Foreign::OtherOrigin | Foreign::OtherSite => "origin",
     }
 }
 

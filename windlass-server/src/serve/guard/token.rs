@@ -4,15 +4,19 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use crate::api::roles::Role;
+use crate::serve::bound::Bounds;
 
 /// What a token begins with, so that scanners for leaked secrets can find it.
 const PREFIX: &str = "windlass_";
 /// Bytes of randomness in a token.
 const RANDOM_BYTES: usize = 32;
+/// Bytes of a token's hash that tell it from a later one of the same name.
+const MARK_BYTES: usize = 8;
 /// The longest token that is looked at.
 const TOKEN_BYTES_MAX: usize = 256;
 
@@ -22,6 +26,8 @@ pub struct Token {
     name: String,
     role: Role,
     hash: [u8; 32],
+    bounds: Bounds,
+    expires: Option<Timestamp>,
 }
 
 impl Token {
@@ -36,7 +42,50 @@ impl Token {
         for (place, pair) in digits.chunks_exact(2).enumerate() {
             hash[place] = value(pair[0]).unwrap_or(0) << 4 | value(pair[1]).unwrap_or(0);
         }
-        Ok(Token { name: name.into(), role, hash })
+        Ok(Token { name: name.into(), role, hash, bounds: Bounds::default(), expires: None })
+    }
+
+    /// Binds it to queues and types.
+    #[must_use]
+    pub fn bound(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Ends it at this moment of the machine's clock.
+    #[must_use]
+    pub fn expires(mut self, at: Option<Timestamp>) -> Self {
+        self.expires = at;
+        self
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it may do.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// What it is bound to.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+
+    /// What a session keeps of it.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { name: self.name.clone(), hash: self.start_of_hash() }
+    }
+
+    fn start_of_hash(&self) -> [u8; MARK_BYTES] {
+        *self.hash.first_chunk().expect("a hash is longer")
     }
 }
 
@@ -46,13 +95,12 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Whom a token makes known.
+/// Which token a session stands for: enough to find it again, too little to sign in with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Known {
-    /// The token's name; `None` where no token is asked for.
-    pub name: Option<String>,
-    /// What it may do.
-    pub role: Role,
+pub(super) struct Mark {
+    pub(super) name: String,
+    /// The first bytes of the token's hash.
+    pub(super) hash: [u8; MARK_BYTES],
 }
 
 /// The tokens that the server knows.
@@ -60,9 +108,14 @@ pub struct Known {
 pub struct Tokens(Vec<Token>);
 
 impl Tokens {
-    /// These, all active at once.
-    pub fn new(tokens: Vec<Token>) -> Self {
-        Tokens(tokens)
+    /// These, all active at once; two with one hash would be one token with two roles.
+    pub fn new(tokens: Vec<Token>) -> Result<Self, String> {
+        for (place, token) in tokens.iter().enumerate() {
+            if let Some(twin) = tokens[..place].iter().find(|twin| twin.hash == token.hash) {
+                return Err(format!("{:?} and {:?} have the same sha256: they are one token", twin.name, token.name));
+            }
+        }
+        Ok(Tokens(tokens))
     }
 
     /// Whether there are none: then nobody is asked for one.
@@ -70,10 +123,20 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    /// Who presents this token, if it is known.
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Token> {
+        self.0.iter()
+    }
+
+    /// Which of them a session stands for, as long as it is known.
+    pub(super) fn marked(&self, mark: &Mark) -> Option<(usize, &Token)> {
+        self.0.iter().enumerate().find(|(_, token)| token.name == mark.name && token.start_of_hash() == mark.hash)
+    }
+
+    /// Which of them this is, if it is known.
     ///
     /// Every known token is compared, and each comparison takes the same time however far it agrees.
-    pub fn known(&self, presented: &str) -> Option<Known> {
+    pub fn find(&self, presented: &str) -> Option<(usize, &Token)> {
         if presented.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -84,9 +147,19 @@ impl Tokens {
             place.conditional_assign(&number, same);
             found |= same;
         }
-        let token = self.0.get(place as usize).filter(|_| bool::from(found))?;
-        Some(Known { name: Some(token.name.clone()), role: token.role })
+        let place = place as usize;
+        self.0.get(place).filter(|_| bool::from(found)).map(|token| (place, token))
     }
+}
+
+/// The SHA-256 of nothing, and of words that everybody tries first.
+const GUESSED: [&str; 12] = [
+    "", "password", "secret", "token", "admin", "test", "changeme", "windlass", "123456", "root", "letmein", "hunter2",
+];
+
+/// Whether this is the hash of a word that anybody would guess.
+pub fn is_guessed(sha256: &str) -> bool {
+    GUESSED.iter().any(|word| sha256_hex(word).eq_ignore_ascii_case(sha256))
 }
 
 /// A new token and its SHA-256 in hexadecimal: the first for its owner, the second for the configuration.
@@ -123,17 +196,41 @@ mod tests {
             Token::new("old", Role::Read, &"00".repeat(32)).expect("valid"),
             Token::new("ci", Role::Produce, &hash.to_uppercase()).expect("valid"),
         ]);
-        assert_eq!(tokens.known(&token), Some(Known { name: Some("ci".to_owned()), role: Role::Produce }));
-        assert_eq!(tokens.known(&other), None);
-        assert_eq!(tokens.known(&hash), None);
-        assert_eq!(tokens.known(""), None);
-        assert_eq!(tokens.known(&token.repeat(9)), None);
+        let tokens = tokens.expect("two tokens");
+        let known = |presented: &str| tokens.find(presented).map(|(place, token)| (place, token.name(), token.role()));
+        assert_eq!(known(&token), Some((1, "ci", Role::Produce)));
+        assert_eq!(known(&other), None);
+        assert_eq!(known(&hash), None);
+        assert_eq!(known(""), None);
+        assert_eq!(known(&token.repeat(9)), None);
         assert!(!format!("{tokens:?}").contains(&hash));
     }
 
     #[test]
     fn no_token_is_known_where_there_is_none() {
-        assert_eq!(Tokens::default().known(""), None);
+        assert!(Tokens::default().find("").is_none());
+    }
+
+    #[test]
+    fn l13_two_tokens_with_one_hash_are_refused() {
+        let token = |name, byte: &str| Token::new(name, Role::Read, &byte.repeat(32)).expect("valid");
+        assert!(Tokens::new(vec![token("a", "aa"), token("b", "AA")]).is_err());
+        // While one is replaced, the old and the new one go by one name.
+        assert!(Tokens::new(vec![token("a", "aa"), token("a", "bb")]).is_ok());
+    }
+
+    #[test]
+    fn l13_the_hash_of_a_word_that_anybody_guesses_is_known() {
+        assert!(is_guessed(&sha256_hex("password").to_uppercase()));
+        assert!(!is_guessed(&new_token().expect("randomness").1));
+    }
+
+    #[test]
+    fn m17_a_token_ends_at_its_moment() {
+        let at: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a time");
+        let token = Token::new("a", Role::Read, &"aa".repeat(32)).expect("valid").expires(Some(at));
+        let second = jiff::SignedDuration::from_secs(1);
+        assert!(!token.is_over(at - second) && token.is_over(at) && token.is_over(at + second));
     }
 
     #[test]

@@ -7,24 +7,26 @@ mod address;
 mod sign;
 mod target;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::StatusCode;
+use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use windlass::workflow::Webhook;
-use windlass::{Client, Context, Failure, Job, JobRecord, Payload, Worker};
+use windlass::{Client, Context, Failure, Job, JobRecord, Payload, Timestamp, Worker};
 
 pub use self::address::Allowed;
 pub use self::sign::Secret;
+pub(crate) use self::sign::signatures;
 pub use self::target::{Lookup, SystemLookup};
 
 use self::address::Refused;
-use self::sign::signatures;
 use self::target::Checked;
 use super::config::Webhooks;
 use super::metrics;
@@ -41,6 +43,7 @@ pub struct Deliverer {
     http: reqwest::Client,
     settings: Webhooks,
     allowed: Arc<Allowed>,
+    hosts: Hosts,
 }
 
 impl Deliverer {
@@ -54,7 +57,8 @@ impl Deliverer {
             .dns_resolver(Arc::new(Checked { lookup, allowed: Arc::clone(&allowed) }))
             .build()
             .context("cannot make calls for webhooks")?;
-        Ok(Deliverer { http, settings, allowed })
+        let hosts = Hosts::new(settings.concurrency);
+        Ok(Deliverer { http, settings, allowed, hosts })
     }
 
     /// A worker that delivers the webhooks of a store.
@@ -65,6 +69,12 @@ impl Deliverer {
 
     async fn send(&self, url: &str, id: &str, body: Vec<u8>) -> Result<reqwest::Response, Failure> {
         let url = target::check(url, &self.allowed, self.settings.allow_http).map_err(refused)?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        // A receiver that hangs may hold its own share of the slots and no more; nothing is counted for waiting.
+        let Some(_place) = self.hosts.place(&host) else {
+            let wait = Duration::from_millis(fastrand::u64(HOST_WAITS));
+            return Err(Failure::snooze(wait).with_code(PUT_OFF));
+        };
         // A receiver refuses what is too old or too new, so this is the machine's time, and each attempt's own.
         let timestamp = jiff::Timestamp::now().as_second();
         let signature = signatures(&self.settings.secrets, id, timestamp, &body);
@@ -92,6 +102,10 @@ async fn deliver(job: Webhook, cx: Context<Deliverer>) -> Result<(), Failure> {
     let Some(ended) = ended else {
         return Err(Failure::permanent("job_not_found", "the job to tell of is not there any more"));
     };
+    // Sent back since: its next end is told by a job of its own, and of an unfinished job there is nothing to tell.
+    if !ended.state.is_terminal() {
+        return Ok(());
+    }
     // Somebody may have taken the URL away since.
     let Some(url) = ended.spec.options.callback_url.clone() else { return Ok(()) };
     let id = format!("msg_{}", cx.id());
@@ -102,6 +116,7 @@ async fn deliver(job: Webhook, cx: Context<Deliverer>) -> Result<(), Failure> {
     };
     metrics::delivery(match &told {
         Ok(()) => "delivered",
+        Err(failure) if failure.code() == Some(PUT_OFF) => "put off",
         Err(failure) if failure.code() == Some("webhook_refused") => "refused",
         Err(failure) if failure.category() == windlass::Category::Permanent => "gone",
         Err(_) => "retried",
@@ -126,6 +141,10 @@ async fn judge(answer: reqwest::Response) -> Result<(), Failure> {
 }
 
 fn refused(refused: Refused) -> Failure {
+    if let Some(address) = refused.address {
+        // For the operator alone: whoever enqueues must not learn where internal names lead.
+        tracing::warn!(%address, "a callback URL is not allowed: its host is not on the public internet");
+    }
     Failure::permanent("webhook_refused", format!("the callback URL is not allowed: {refused}"))
 }
 
@@ -141,44 +160,124 @@ fn refused_inside(error: &reqwest::Error) -> Option<Refused> {
     None
 }
 
-/// What is told: the job's id, type, state, and its result or failure.
-fn body(job: &JobRecord) -> Result<Vec<u8>, Failure> {
-    let mut data = json!({
-        "id": job.id.to_string(),
-        "type": job.spec.job_type.as_str(),
-        "queue": job.spec.queue.as_str(),
-        "state": job.state.as_str(),
-        "attempt": job.attempt,
-        "created_at": job.created_at,
-        "completed_at": job.completed_at,
-        "correlation_id": job.spec.options.correlation_id,
-        "workflow_id": job.workflow_id.map(|id| id.to_string()),
-    });
-    let object = data.as_object_mut().expect("it was written as an object");
-    match (&job.result, &job.failure) {
-        (Some(result), _) if result.len() > RESULT_BYTES_MAX => {
-            object.insert("result_bytes".to_owned(), json!(result.len()));
+/// What is told.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(rename = "type")]
+    event: String,
+    timestamp: Option<Timestamp>,
+    data: About<'a>,
+}
+
+/// The job's id, type, state, and its result or failure.
+#[derive(Serialize)]
+struct About<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    job_type: &'a str,
+    queue: &'a str,
+    state: &'static str,
+    attempt: u32,
+    created_at: Timestamp,
+    completed_at: Option<Timestamp>,
+    correlation_id: Option<&'a str>,
+    workflow_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Outcome<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<serde_json::Value>,
+}
+
+/// A result: JSON byte for byte as the store keeps it, other bytes as base64.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome<'a> {
+    Json(&'a RawValue),
+    Bytes { content_type: &'a str, base64: String },
+}
+
+impl<'a> Outcome<'a> {
+    fn of(result: &'a Payload) -> Self {
+        // Read as a value, a number could lose digits, an object could lose keys, and some could not be told at all.
+        match serde_json::from_slice(result.as_bytes()).ok().filter(|_| result.is_json()) {
+            Some(json) => Outcome::Json(json),
+            None => Outcome::Bytes { content_type: result.content_type(), base64: STANDARD.encode(result.as_bytes()) },
         }
-        (Some(result), _) => {
-            object.insert("result".to_owned(), result_value(result)?);
-        }
-        (None, Some(failure)) if job.state != windlass::State::Completed => {
-            let message: String = failure.message.chars().take(1000).collect();
-            let failure = json!({ "category": failure.category, "code": failure.code, "message": message });
-            object.insert("failure".to_owned(), failure);
-        }
-        (None, _) => {}
     }
-    let event = json!({ "type": format!("job.{}", job.state.as_str()), "timestamp": job.completed_at, "data": data });
+}
+
+fn body(job: &JobRecord) -> Result<Vec<u8>, Failure> {
+    let result = job.result.as_ref();
+    let failure = job.failure.as_ref().filter(|_| result.is_none() && job.state != windlass::State::Completed);
+    let data = About {
+        id: job.id.to_string(),
+        job_type: job.spec.job_type.as_str(),
+        queue: job.spec.queue.as_str(),
+        state: job.state.as_str(),
+        attempt: job.attempt,
+        created_at: job.created_at,
+        completed_at: job.completed_at,
+        correlation_id: job.spec.options.correlation_id.as_deref(),
+        workflow_id: job.workflow_id.map(|id| id.to_string()),
+        result: result.filter(|result| result.len() <= RESULT_BYTES_MAX).map(Outcome::of),
+        result_bytes: result.map(Payload::len).filter(|bytes| *bytes > RESULT_BYTES_MAX),
+        failure: failure.map(|failure| {
+            let message: String = failure.message.chars().take(1000).collect();
+            json!({ "category": failure.category, "code": failure.code, "message": message })
+        }),
+    };
+    let event = Told { event: format!("job.{}", job.state.as_str()), timestamp: job.completed_at, data };
     Ok(serde_json::to_vec(&event)?)
 }
 
-fn result_value(result: &Payload) -> Result<serde_json::Value, Failure> {
-    if result.is_json() {
-        let raw: &RawValue = serde_json::from_slice(result.as_bytes())?;
-        return Ok(serde_json::to_value(raw)?);
+/// How many deliveries are under way to each host.
+#[derive(Debug)]
+struct Hosts {
+    most: usize,
+    under_way: Mutex<HashMap<String, usize>>,
+}
+
+/// The part of the slots that one host may hold: a quarter.
+const HOST_SHARE: usize = 4;
+/// The code of a delivery that waits for its host's share.
+const PUT_OFF: &str = "webhook_put_off";
+/// How many milliseconds it waits.
+const HOST_WAITS: std::ops::Range<u64> = 1000..4000;
+
+impl Hosts {
+    fn new(slots: usize) -> Self {
+        Hosts { most: slots.div_ceil(HOST_SHARE), under_way: Mutex::default() }
     }
-    Ok(json!({ "content_type": result.content_type(), "base64": STANDARD.encode(result.as_bytes()) }))
+
+    /// A place for a delivery to this host, until it is dropped.
+    fn place(&self, host: &str) -> Option<HostPlace<'_>> {
+        let mut under_way = self.under_way.lock().expect("nothing panics while it holds this lock");
+        let count = under_way.entry(host.to_owned()).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(HostPlace { hosts: self, host: host.to_owned() })
+    }
+}
+
+struct HostPlace<'a> {
+    hosts: &'a Hosts,
+    host: String,
+}
+
+impl Drop for HostPlace<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.hosts.under_way.lock().expect("nothing panics while it holds this lock");
+        if let Some(count) = under_way.get_mut(&self.host) {
+            *count -= 1;
+            if *count == 0 {
+                under_way.remove(&self.host);
+            }
+        }
+    }
 }
 
 /// How long a worker of webhooks waits for deliveries under way when it stops.

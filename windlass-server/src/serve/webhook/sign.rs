@@ -44,7 +44,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The value of `webhook-signature`: one signature for each secret, so that receivers can change over at their leisure.
-pub(super) fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
+pub(crate) fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
     let signatures: Vec<_> = secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect();
     signatures.join(" ")
 }

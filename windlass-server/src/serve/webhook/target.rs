@@ -30,18 +30,18 @@ impl Lookup for SystemLookup {
 
 /// Refuses a URL whose form alone says that it must not be called.
 pub(super) fn check(text: &str, allowed: &Allowed, allow_http: bool) -> Result<Url, Refused> {
-    let url = Url::parse(text).map_err(|_| Refused("the callback URL cannot be read".to_owned()))?;
+    let url = Url::parse(text).map_err(|_| Refused::new("the callback URL cannot be read"))?;
     match url.scheme() {
         "https" => {}
         "http" if allow_http => {}
-        "http" => return Err(Refused("plain http is not allowed; see webhooks.allow_http".to_owned())),
-        _ => return Err(Refused("the callback URL is neither https nor http".to_owned())),
+        "http" => return Err(Refused::new("plain http is not allowed; see webhooks.allow_http")),
+        _ => return Err(Refused::new("the callback URL is neither https nor http")),
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Refused("the callback URL carries a user name or password".to_owned()));
+        return Err(Refused::new("the callback URL carries a user name or password"));
     }
     // Numbers in whatever base and grouping have become a plain address by now.
-    let host = url.host_str().ok_or_else(|| Refused("the callback URL names no host".to_owned()))?;
+    let host = url.host_str().ok_or_else(|| Refused::new("the callback URL names no host"))?;
     let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     if let Ok(ip) = literal {
         allowed.check(ip)?;

@@ -69,6 +69,11 @@ impl Bench {
         }
     }
 
+    /// How many jobs match, counted no further than `cap`.
+    pub async fn count(&self, filter: &Filter, cap: u64) -> u64 {
+        self.store.count(filter, cap, u64::MAX).await.expect("count").count
+    }
+
     /// Checks and inserts jobs; gives the store's answer.
     pub async fn try_insert(&self, jobs: Vec<NewJob>) -> Result<Inserted> {
         let checked: Result<Vec<_>> =

@@ -163,7 +163,7 @@ async fn d7_the_accounts_balance_through_all_states(bench: Bench) {
     }
     for state in State::ALL {
         let filter = Filter { states: vec![state], ..Filter::default() };
-        let count = bench.store.count(&filter, 100).await.expect("count");
+        let count = bench.count(&filter, 100).await;
         assert_eq!(count, expected[usize::from(state.number())], "{state}");
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::job::{
     CODE_DEPENDENCY, DEPENDENCIES_MAX, DependencyKind, DependsOn, JobId, NewJob, Priority, ReasonKind, State,
 };
-use crate::store::{Act, Settled};
+use crate::store::{Act, Edit, Settled};
 
 chapter! {
     w1_an_unknown_dependency_refuses_the_whole_batch,
@@ -27,6 +27,8 @@ chapter! {
     w3_a_dependency_that_ended_badly_counts_at_once,
     w3_a_dependent_inherits_the_most_urgent_priority,
     w3_a_job_may_keep_its_own_priority,
+    w3_waiting_dependents_follow_an_edited_priority,
+    w3_a_fan_in_is_as_urgent_as_a_child_it_gains,
     w4_a_dependent_is_released_with_the_settlement,
     w4_a_retry_of_the_dependency_does_not_release,
     w4_dependencies_settled_in_one_call_release_once,
@@ -234,6 +236,55 @@ async fn w3_a_job_may_keep_its_own_priority(bench: Bench) {
     let own = bench.enqueue(named("own").priority(Priority::Bulk).own_priority_only().after([high])).await;
     let job = bench.job(own).await;
     assert_eq!((job.inherited_priority, job.effective_priority()), (None, Priority::Bulk));
+}
+
+async fn edit_priority(bench: &Bench, id: JobId, priority: Priority) {
+    bench.act(id, Act::Edit(Edit { priority: Some(priority), ..Edit::default() })).await;
+}
+
+async fn effective(bench: &Bench, ids: &[JobId]) -> Vec<Priority> {
+    let found = bench.store.find(ids).await.expect("find");
+    found.into_iter().map(|job| job.expect("the job should exist").effective_priority()).collect()
+}
+
+async fn w3_waiting_dependents_follow_an_edited_priority(bench: Bench) {
+    let first = bench.enqueue(named("first").priority(Priority::Low)).await;
+    let other = bench.enqueue(named("other").priority(Priority::Normal)).await;
+    let heir = bench.enqueue(named("heir").priority(Priority::Bulk).after([first, other])).await;
+    let grandchild = bench.enqueue(named("grandchild").priority(Priority::Bulk).after([heir])).await;
+    let own = bench.enqueue(named("own").priority(Priority::Bulk).own_priority_only().after([first])).await;
+    let done = bench.enqueue(named("done").priority(Priority::Bulk).after_any([first, other])).await;
+    bench.end(other, State::Completed).await;
+    let all = [heir, grandchild, own, done];
+    use Priority::{Bulk, Critical, Normal};
+    assert_eq!(effective(&bench, &all).await, [Normal, Normal, Bulk, Normal]);
+    edit_priority(&bench, first, Critical).await;
+    assert_eq!(effective(&bench, &all).await, [Critical, Critical, Bulk, Normal], "one is released and waits no more");
+    edit_priority(&bench, heir, Priority::High).await;
+    edit_priority(&bench, first, Bulk).await;
+    let is = effective(&bench, &all).await;
+    assert_eq!(is, [Priority::High, Priority::High, Bulk, Normal], "its own priority holds when the other's falls");
+    let job = bench.job(heir).await;
+    assert_eq!((job.spec.priority, job.inherited_priority), (Priority::High, Some(Normal)), "both are kept");
+    bench.end(first, State::Completed).await;
+    let plain = bench.enqueue(named("plain")).await;
+    assert_eq!(bench.claim_ids(2).await, [heir, done], "the claim goes by it");
+    assert_eq!(bench.state(plain).await, State::Scheduled);
+    bench.assert_sound().await;
+}
+
+async fn w3_a_fan_in_is_as_urgent_as_a_child_it_gains(bench: Bench) {
+    let parent = bench.running(named("parent")).await;
+    let fan_in = |name: &str| named(name).depends_on(DependsOn::Job(parent.job.id), DependencyKind::FanInSuccess);
+    let join = bench.enqueue(fan_in("join").priority(Priority::Bulk)).await;
+    let after = bench.enqueue(named("after").priority(Priority::Bulk).after([join])).await;
+    let own = bench.enqueue(fan_in("own").priority(Priority::Bulk).own_priority_only()).await;
+    let all = [join, after, own];
+    assert_eq!(effective(&bench, &all).await, [Priority::Normal, Priority::Normal, Priority::Bulk]);
+    let children = vec![named("slow").priority(Priority::Low), named("urgent").priority(Priority::Critical)];
+    bench.complete_and_spawn(parent.lease, children).await;
+    assert_eq!(effective(&bench, &all).await, [Priority::Critical, Priority::Critical, Priority::Bulk]);
+    bench.assert_sound().await;
 }
 
 async fn w4_a_dependent_is_released_with_the_settlement(bench: Bench) {

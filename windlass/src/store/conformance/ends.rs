@@ -2,13 +2,14 @@
 
 use super::Bench;
 use super::bench::{LEASE, failure, job, no_jitter};
+use super::moves::named;
 use super::stage::{Answer, HOUR, MICRO, SAID, answer, secs, settlement, snapshot, stage};
 use crate::error::Error;
 use crate::job::{
     AttemptId, CODE_LIFETIME, CODE_OPERATOR, Category, JobId, Lease, NewJob, Outcome, Priority, ReasonKind,
     RequeueOptions, RetryPolicy, Stale, State,
 };
-use crate::store::{Act, Edit, Extended, Save, Target};
+use crate::store::{Act, Edit, Extended, JobEventKind, Save, Target};
 
 chapter! {
     s13_cancel_ends_every_waiting_state,
@@ -30,6 +31,8 @@ chapter! {
     s16_a_requeued_job_is_not_bound_by_its_old_lifetime,
     s16b_an_operator_dead_letters_with_a_reason,
     s16b_dead_lettering_a_running_job_revokes_its_lease,
+    s16b_a_failed_job_that_is_dead_lettered_is_told_as_an_event_only,
+    s16_a_requeued_job_does_not_wait_for_what_was_pruned,
     s17_each_act_does_to_each_state_what_the_table_says,
     s17_nothing_leaves_completed_or_cancelled,
     s17_an_act_on_an_unknown_job_is_refused,
@@ -392,6 +395,34 @@ async fn s16b_an_operator_dead_letters_with_a_reason(bench: Bench) {
             _ => assert_eq!(code, Some(CODE_OPERATOR)),
         }
     }
+    bench.assert_sound().await;
+}
+
+async fn s16b_a_failed_job_that_is_dead_lettered_is_told_as_an_event_only(bench: Bench) {
+    let id = bench.enqueue(named("first").callback_url("https://example.com/told")).await;
+    let after = bench.enqueue(named("after").after_all([id])).await;
+    bench.end(id, State::Failed).await;
+    bench.end(after, State::Failed).await;
+    bench.act(after, requeue()).await;
+    let mark = bench.store.events(None, 10).await.expect("events").next;
+    bench.advance(secs(1));
+    bench.act(id, Act::DeadLetter).await;
+    let events = bench.store.events(mark.as_ref(), 10).await.expect("events").items;
+    let events: Vec<_> = events.into_iter().map(|event| (event.job, event.kind, event.at)).collect();
+    assert_eq!(events, [(id, JobEventKind::Ended(State::DeadLetter), bench.now())], "one event, and no second webhook");
+    assert_eq!(bench.state(after).await, State::Scheduled, "its dependents have been told long ago");
+    bench.assert_sound().await;
+}
+
+async fn s16_a_requeued_job_does_not_wait_for_what_was_pruned(bench: Bench) {
+    let first = bench.enqueue(named("first").lifetime(None)).await;
+    let other = bench.enqueue(named("other").lifetime(None)).await;
+    let id = bench.enqueue(named("id").lifetime(None).after_any([first, other])).await;
+    bench.end(first, State::Completed).await;
+    bench.end(id, State::Failed).await;
+    assert_eq!(bench.pass(secs(24 * 3600)).await.pruned, 1, "nobody needs the first any more");
+    bench.act(id, requeue()).await;
+    assert_eq!(bench.state(id).await, State::Scheduled, "one of the two has ended, and that is all it waited for");
     bench.assert_sound().await;
 }
 

@@ -277,6 +277,7 @@ async fn j4_every_option_reads_back_as_submitted(bench: Bench) {
         lost: Lost::Free,
         lost_backoff: true,
         interrupts_count: true,
+        retry_after_max: secs(88),
     };
     let full = NewJob::new("full", Payload::json("payload").expect("json"))
         .queue("lane")

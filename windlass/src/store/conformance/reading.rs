@@ -19,6 +19,7 @@ chapter! {
     o1_a_cursor_neither_repeats_nor_misses_while_data_changes,
     o1_a_filtered_cursor_does_not_miss_what_stayed,
     o1_counts_stop_at_their_cap,
+    o1_counts_look_at_no_more_rows_than_they_may,
     o1_attempts_are_told_one_by_one,
     o1_the_newest_100_attempts_are_kept,
     o1_the_dead_letter_queue_shows_what_failed,
@@ -111,7 +112,7 @@ async fn o1_every_filter_holds(bench: Bench) {
     ];
     for (name, filter, ids) in expected {
         assert_eq!(bench.ids(&filter).await, ids, "filter by {name}");
-        assert_eq!(bench.store.count(&filter, 100).await.expect("count"), ids.len() as u64, "count by {name}");
+        assert_eq!(bench.count(&filter, 100).await, ids.len() as u64, "count by {name}");
     }
 }
 
@@ -138,7 +139,7 @@ async fn o1_a_list_sees_states_as_the_clock_has_them(bench: Bench) {
     assert!(bench.ids(&in_states(&[State::Delayed])).await.is_empty());
     let listed = bench.list(&in_states(&[State::Scheduled])).await;
     assert_eq!((listed.len(), listed[0].state, listed[0].scheduled_at), (1, State::Scheduled, Some(bench.now())));
-    assert_eq!(bench.store.count(&in_states(&[State::Scheduled]), 10).await.expect("count"), 1);
+    assert_eq!(bench.count(&in_states(&[State::Scheduled]), 10).await, 1);
     assert_eq!(bench.totals().await.states, [0, 0, 1, 0, 0, 0, 0, 0, 0]);
 }
 
@@ -201,8 +202,25 @@ async fn o1_counts_stop_at_their_cap(bench: Bench) {
         (tagged, 3, 3),
         (in_states(&[State::Completed]), 3, 0),
     ] {
-        assert_eq!(bench.store.count(&filter, cap).await.expect("count"), count);
+        assert_eq!(bench.count(&filter, cap).await, count);
     }
+}
+
+async fn o1_counts_look_at_no_more_rows_than_they_may(bench: Bench) {
+    bench.insert(vec![job(); 40]).await;
+    bench.insert(vec![job().tag("a", "b"); 5]).await;
+    let tagged = Filter { tags: BTreeMap::from([("a".to_owned(), "b".to_owned())]), ..Filter::default() };
+    let late = Filter { created_from: Some(bench.now()), states: vec![State::Scheduled], ..Filter::default() };
+    for filter in [&tagged, &late] {
+        let few = bench.store.count(filter, 100, 10).await.expect("count");
+        assert!(few.capped && few.looked <= 10 && few.count <= 10, "{few:?}");
+        let all = bench.store.count(filter, 100, 1000).await.expect("count");
+        assert_eq!((all.capped, all.count), (false, bench.count(filter, 100).await), "{all:?}");
+    }
+    // The tagged ones come last, so that no look at ten rows sees one.
+    assert_eq!(bench.store.count(&tagged, 100, 10).await.expect("count").count, 0);
+    let capped = bench.store.count(&tagged, 3, 1000).await.expect("count");
+    assert_eq!((capped.capped, capped.count), (true, 3));
 }
 
 async fn o1_attempts_are_told_one_by_one(bench: Bench) {
@@ -261,7 +279,7 @@ async fn o1_totals_and_queues_agree(bench: Bench) {
         let place = usize::from(state.number());
         let sum: u64 = queues.iter().map(|queue| queue.states[place]).sum();
         assert_eq!(totals.states[place], sum, "{state}");
-        assert_eq!(bench.store.count(&in_states(&[state]), 100).await.expect("count"), sum, "{state}");
+        assert_eq!(bench.count(&in_states(&[state]), 100).await, sum, "{state}");
     }
     assert_eq!(totals.accepted, 11, "PENDING takes two");
     bench.assert_sound().await;

@@ -18,6 +18,7 @@ chapter! {
     t4_a_lease_ends_with_the_lifetime,
     t4_a_requeued_job_has_a_new_lifetime,
     t4_a_first_run_beyond_the_lifetime_is_refused,
+    t4_the_default_lifetime_counts_from_a_first_run_that_lies_ahead,
     t4_upkeep_ends_lifetimes_in_bounded_steps,
 }
 
@@ -76,7 +77,8 @@ async fn t4_the_seven_days_end_in_every_queue_and_after_any_history(bench: Bench
         for priority in [Priority::Critical, Priority::Normal, Priority::Bulk] {
             ids.push(bench.enqueue(job().queue(queue).priority(priority)).await);
         }
-        ids.push(bench.enqueue(job().queue(queue).delay(HOUR)).await);
+        // Named, so that it counts from submission like the others; the default would count from the first run (T4).
+        ids.push(bench.enqueue(job().queue(queue).delay(HOUR).lifetime(week)).await);
     }
     bench.advance(2 * MICRO);
     bench.apply(interrupted.lease.release()).await;
@@ -152,6 +154,30 @@ async fn t4_a_first_run_beyond_the_lifetime_is_refused(bench: Bench) {
             assert_eq!((job.state, job.run_at), (State::Delayed, Some(at)));
         }
     }
+}
+
+async fn t4_the_default_lifetime_counts_from_a_first_run_that_lies_ahead(bench: Bench) {
+    let week = 7 * 24 * HOUR;
+    let at = bench.now().plus(3 * week);
+    let mut ids = Vec::new();
+    for later in [job().run_at(at), job().delay(3 * week)] {
+        // One alone, several alike, one with a key, and one that waits for another.
+        ids.push(bench.enqueue(later.clone()).await);
+        ids.extend(bench.insert(vec![later.clone(); 2]).await.iter().map(|job| job.id));
+        let keyed = later.clone().idempotency_key(format!("key-{}", ids.len()));
+        ids.push(bench.enqueue(keyed).await);
+        let first = ids[0];
+        ids.push(bench.enqueue(later.after_all([first])).await);
+    }
+    for id in &ids {
+        assert_eq!(bench.job(*id).await.deadline, Some(at.plus(week)));
+    }
+    assert_eq!(bench.pass(3 * week + week - MICRO).await.lifetimes, 0, "they may run for a week");
+    assert_eq!(bench.pass(MICRO).await.lifetimes, ids.len());
+    for id in ids {
+        assert_dead_of_lifetime(&bench, id).await;
+    }
+    bench.assert_sound().await;
 }
 
 async fn t4_upkeep_ends_lifetimes_in_bounded_steps(bench: Bench) {

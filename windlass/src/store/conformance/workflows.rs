@@ -45,7 +45,7 @@ fn fan_in(on: JobId, kind: DependencyKind) -> NewJob {
 
 async fn w4_a_chord_of_1000_releases_its_finaliser_once(bench: Bench) {
     let mut flow = Workflow::new("chord");
-    flow.piece(chord((0..1000).map(|_| named("member").into()), named("finaliser")));
+    flow.piece(chord((0..1000).map(|_| named("member")), named("finaliser")));
     let submission = flow.check(&Limits::default(), &Policies::default()).expect("valid");
     let inserted = bench.store.insert(submission).await.expect("insert");
     let finaliser = inserted.jobs[1000].id;
@@ -231,8 +231,8 @@ async fn w6_a_workflow_counts_its_jobs_by_state(bench: Bench) {
 
 async fn w6_shapes_nest_and_run_in_order(bench: Bench) {
     let mut flow = Workflow::new("nested");
-    let inner = chord([named("b").into(), chain([named("c").into(), named("d").into()])], named("e"));
-    let ends = flow.piece(chain([named("a").into(), inner, group([named("f").into(), named("g").into()])]));
+    let inner = chord([named("b").into(), chain([named("c"), named("d")])], named("e"));
+    let ends = flow.piece(chain([named("a").into(), inner, group([named("f"), named("g")])]));
     let last = flow.after_all(ends, named("h"));
     flow.fan_in(last, Join::AllDone, named("i"));
     let submission = flow.check(&Limits::default(), &Policies::default()).expect("valid");

@@ -1,13 +1,14 @@
 //! Looks for contradictions: everything the indexes say must follow from the jobs, and the jobs from the rules.
 
-use super::tables::{Entry, Tables};
-use crate::job::State;
+use super::tables::Tables;
+use crate::job::{JobId, State};
+use crate::store::rules::Entry;
 use crate::time::Timestamp;
 
 impl Tables {
     pub(super) fn contradictions(&self, now: Timestamp) -> Vec<String> {
         let mut found = Vec::new();
-        for entry in self.jobs.values() {
+        for entry in self.jobs.values().map(|stored| &stored.entry) {
             let problems = self.problems(entry, now);
             found.extend(problems.into_iter().map(|problem| format!("job {}: {problem}", entry.job.id)));
         }
@@ -40,7 +41,7 @@ impl Tables {
     }
 
     fn in_state(&self, wanted: impl Fn(State) -> bool) -> usize {
-        self.jobs.values().filter(|entry| wanted(entry.job.state)).count()
+        self.jobs.values().filter(|stored| wanted(stored.entry.job.state)).count()
     }
 
     fn problems(&self, entry: &Entry, now: Timestamp) -> Vec<&'static str> {
@@ -66,8 +67,13 @@ impl Tables {
             (job.lease.as_ref().is_none_or(|lease| lease.version == job.lease_version), "its lease is not its newest"),
             (job.run_at.is_none_or(|at| at > now || job.state == State::Pending), "it is due but not scheduled"),
             (job.cancel.is_none() || job.state == State::Running, "it was asked to stop but does not run"),
-            (self.unfinished(&entry.open).len() == entry.open.len(), "it waits for a job that has ended"),
+            (self.waits_for_the_living(job.id), "it waits for a job that has ended"),
         ];
         rules.into_iter().filter(|(holds, _)| !holds).map(|(_, problem)| problem).collect()
+    }
+
+    fn waits_for_the_living(&self, id: JobId) -> bool {
+        let mut open = self.edges.dependencies(id).filter(|(_, open)| *open);
+        open.all(|(edge, _)| self.by_id(edge.parent).is_some_and(|stored| !stored.entry.job.state.is_terminal()))
     }
 }

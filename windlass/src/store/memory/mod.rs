@@ -1,11 +1,10 @@
 //! The store in memory: the readable reference, and the store for tests. It forgets everything when it is dropped.
 //!
 //! One mutex around `Tables`; every method takes it, lets time pass (what fell due becomes SCHEDULED), and does one
-//! thing. The decisions are the pure core's. The files follow the pipeline: `insert`, `lease` (claim, extend, save,
-//! settle), `ends` (what the end of a job does to others), `upkeep`, `operate`, `read`, `schedules`.
+//! thing. The decisions are the pure core's and those of [`rules`], to which `working` is the way. The
+//! other files follow the pipeline: `insert`, `lease` (claim, extend, save), `upkeep`, `operate`, `read`, `schedules`.
 
 mod check;
-mod ends;
 mod insert;
 mod lease;
 mod operate;
@@ -13,6 +12,7 @@ mod read;
 mod schedules;
 mod tables;
 mod upkeep;
+mod working;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,6 +25,7 @@ use self::tables::Tables;
 use super::Store;
 use super::answer::*;
 use super::request::*;
+use super::rules;
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
 use crate::job::{
@@ -109,7 +110,7 @@ impl Store for MemoryStore {
     }
 
     async fn insert(&self, submission: Submission) -> Result<Inserted> {
-        self.change(|tables, now| tables.insert(submission, now))
+        self.change(|tables, now| tables.insert(&submission, now))
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
@@ -125,23 +126,26 @@ impl Store for MemoryStore {
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-        Ok(self.change(|tables, now| settlements.iter().map(|one| tables.settle(one, now)).collect()))
+        self.change(|tables, now| {
+            settlements.iter().map(|one| tables.run(now, |set| rules::settle(set, one))).collect()
+        })
     }
 
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
-        Ok(self.change(|tables, now| tables.upkeep(request, now)))
+        self.change(|tables, now| tables.upkeep(request, now))
     }
 
     async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        Ok(self.read(|tables, _| ids.iter().map(|id| tables.by_id(*id).map(|entry| entry.job.clone())).collect()))
+        Ok(self
+            .read(|tables, _| ids.iter().map(|id| tables.by_id(*id).map(|stored| stored.entry.job.clone())).collect()))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         self.read(|tables, _| tables.list(query))
     }
 
-    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
-        Ok(self.read(|tables, _| tables.count(filter, cap)))
+    async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
+        Ok(self.read(|tables, _| tables.count(filter, cap, looked_max)))
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {

@@ -1,28 +1,28 @@
 //! Reading, which changes nothing.
 
-use super::tables::{Entry, SCAN_MAX, Sequence, Tables};
+use super::tables::{SCAN_MAX, Stored, Tables};
 use crate::error::{Error, Result};
 use crate::job::{
     AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State,
     WorkflowId,
 };
-use crate::store::answer::{ActRecord, JobEvent, Page, QueueRecord, Totals, WorkerRecord};
+use crate::store::answer::{ActRecord, Counted, JobEvent, Page, QueueRecord, Totals, WorkerRecord};
 use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX, WORKER_LIVE, WorkerReport};
 use crate::time::Timestamp;
-use crate::workflow::WorkflowRecord;
+use crate::workflow::{Sequence, WorkflowRecord};
 
 impl Tables {
-    fn known(&self, id: JobId) -> Result<&Entry> {
+    fn known(&self, id: JobId) -> Result<&Stored> {
         self.by_id(id).ok_or_else(|| Error::no_such_job(id))
     }
 
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         let limit = query.limit.clamp(1, PAGE_MAX);
-        let before = numbered(query.after.as_ref())?.unwrap_or(Sequence::MAX);
+        let before = sequence(query.after.as_ref())?.unwrap_or(Sequence::MAX);
         let mut items = Vec::new();
-        for (scanned, (sequence, entry)) in self.jobs.range(..before).rev().enumerate() {
-            if query.filter.matches(&entry.job) {
-                items.push(entry.job.clone());
+        for (scanned, (sequence, stored)) in self.jobs.range(..before).rev().enumerate() {
+            if query.filter.matches(&stored.entry.job) {
+                items.push(stored.entry.job.clone());
             }
             if items.len() == limit || scanned == SCAN_MAX {
                 return Ok(Page { items, next: Some(Cursor(sequence.to_string())) });
@@ -31,7 +31,7 @@ impl Tables {
         Ok(Page { items, next: None })
     }
 
-    pub(super) fn count(&self, filter: &Filter, cap: u64) -> u64 {
+    pub(super) fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Counted {
         let plain = Filter { states: filter.states.clone(), queue: filter.queue.clone(), ..Filter::default() };
         if *filter == plain {
             let queue = filter.queue.as_ref();
@@ -40,15 +40,23 @@ impl Tables {
                 State::ALL.into_iter().filter(|state| filter.states.is_empty() || filter.states.contains(state));
             let states: Vec<_> = states.map(|state| usize::from(state.number())).collect();
             let counts = queues.map(|(_, queue)| states.iter().map(|number| queue.states[*number]).sum::<u64>());
-            return counts.sum::<u64>().min(cap);
+            return Counted::kept(counts.sum(), cap);
         }
-        let matching = self.jobs.values().filter(|entry| filter.matches(&entry.job));
-        matching.take(usize::try_from(cap).unwrap_or(usize::MAX)).count() as u64
+        let mut counted = Counted::default();
+        for stored in self.jobs.values() {
+            counted.capped = counted.count >= cap || counted.looked >= looked_max;
+            if counted.capped {
+                return counted;
+            }
+            counted.looked += 1;
+            counted.count += u64::from(filter.matches(&stored.entry.job));
+        }
+        Counted { capped: counted.count >= cap, ..counted }
     }
 
     pub(super) fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>> {
-        let entry = self.known(id)?;
-        let closed = entry.closed.iter().map(|(_, attempt)| attempt.clone());
+        let Stored { entry, closed, .. } = self.known(id)?;
+        let closed = closed.iter().map(|(_, attempt)| attempt.clone());
         Ok(closed.chain(entry.job.open_attempt()).collect())
     }
 
@@ -57,14 +65,15 @@ impl Tables {
     }
 
     pub(super) fn explain(&self, id: JobId, now: Timestamp) -> Result<Explanation> {
-        let entry = self.known(id)?;
+        let entry = &self.known(id)?.entry;
         let queue = self.queues.get(&entry.job.spec.queue);
         let order = entry.job.claim_order(entry.sequence);
         let lanes = queue.iter().flat_map(|queue| queue.lanes.values());
         let ahead = lanes.flat_map(|lane| lane.range(..order)).take(EXPLAIN_SCAN_MAX).count();
         // Of AFTER_ANY dependencies one is enough, so when they are met the rest of them are nothing to wait for.
         let waits = |kind| kind != DependencyKind::AfterAny || entry.waits.any;
-        let mut waits_for: Vec<JobId> = entry.open.iter().filter(|(_, kind)| waits(*kind)).map(|(on, _)| *on).collect();
+        let open = self.edges.dependencies(id).filter(|(edge, open)| *open && waits(edge.kind));
+        let mut waits_for: Vec<JobId> = open.map(|(edge, _)| edge.parent).collect();
         waits_for.dedup();
         waits_for.truncate(EXPLAIN_SCAN_MAX);
         let mut around = Circumstances {
@@ -120,7 +129,7 @@ impl Tables {
             states: queue.states,
             oldest_scheduled: oldest(queue),
         };
-        self.queues.iter().map(record).collect()
+        self.queues.iter().map(record).filter(|queue| !queue.is_forgotten()).collect()
     }
 
     pub(super) fn announce(&mut self, report: &WorkerReport, now: Timestamp) {
@@ -145,7 +154,7 @@ impl Tables {
     }
 
     pub(super) fn list_workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        let before = numbered(after)?.unwrap_or(Sequence::MAX);
+        let before = sequence(after)?.unwrap_or(Sequence::MAX);
         let mut rest = self.workflows.range(..before).rev();
         let page: Vec<_> = rest.by_ref().take(limit.clamp(1, PAGE_MAX)).collect();
         let next = page.last().filter(|_| rest.next().is_some()).map(|(sequence, _)| Cursor(sequence.to_string()));
@@ -155,4 +164,9 @@ impl Tables {
 
 fn numbered(cursor: Option<&Cursor>) -> Result<Option<u64>> {
     cursor.map(|cursor| cursor.0.parse().map_err(|_| cursor.invalid())).transpose()
+}
+
+/// The number of the job or workflow that a page ended with.
+pub(super) fn sequence(cursor: Option<&Cursor>) -> Result<Option<Sequence>> {
+    Ok(numbered(cursor)?.map(|number| Sequence::try_from(number).unwrap_or(Sequence::MAX)))
 }

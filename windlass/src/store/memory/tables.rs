@@ -6,18 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, DependencyKind, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority,
-    QueueName, State, WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority, QueueName, State,
+    WorkerId, WorkflowId,
 };
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEvent, JobEventKind, Wake, WorkerRecord};
 use crate::store::request::Cursor;
+use crate::store::rules::{Edges, Entry};
 use crate::time::Timestamp;
-use crate::workflow::WorkflowRecord;
-use crate::workflow::graph::Waits;
+use crate::workflow::{Sequence, WorkflowRecord};
 
-/// Counts submissions; a job's number never changes and is never used again.
-pub(super) type Sequence = u64;
 /// The place of a SCHEDULED job in its lane (rule D5).
 pub(super) type ClaimOrder = (Priority, Timestamp, Sequence);
 
@@ -26,27 +24,16 @@ pub(super) const EVENTS_KEPT: usize = 10_000;
 /// How many rows one page or step looks at; rare matches among millions take several pages.
 pub(super) const SCAN_MAX: usize = 10_000;
 
-/// A job and what only the store knows of it.
+/// A job, and what rules do not ask for.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) sequence: Sequence,
-    pub(super) job: JobRecord,
-    /// The secret of the current lease.
-    pub(super) token: Option<LeaseToken>,
+pub(super) struct Stored {
+    pub(super) entry: Entry,
     /// Closed attempts, oldest first, with the token each was held under.
     pub(super) closed: Vec<(LeaseToken, AttemptRecord)>,
     pub(super) logs: VecDeque<LogLine>,
-    /// All dependencies, those gained by FAN_IN included.
-    pub(super) edges: Vec<(JobId, DependencyKind)>,
-    /// Those that have not been met.
-    pub(super) open: Vec<(JobId, DependencyKind)>,
-    pub(super) waits: Waits,
-    pub(super) depth: u32,
-    /// Jobs that depend, or once depended, on this one; some may be gone.
-    pub(super) dependents: Vec<Sequence>,
 }
 
-impl Entry {
+impl Stored {
     /// Keeps a closed attempt, and forgets the oldest beyond the newest hundred together with its log.
     pub(super) fn close(&mut self, token: LeaseToken, attempt: AttemptRecord) {
         // Most jobs have one attempt, and there may be a million of them.
@@ -105,7 +92,7 @@ pub(super) struct Queue {
 
 #[derive(Debug)]
 pub(super) struct Tables {
-    pub(super) jobs: BTreeMap<Sequence, Box<Entry>>,
+    pub(super) jobs: BTreeMap<Sequence, Box<Stored>>,
     pub(super) ids: HashMap<JobId, Sequence>,
     pub(super) queues: BTreeMap<QueueName, Queue>,
     /// DELAYED and RETRYING jobs by the moment they fall due.
@@ -116,6 +103,7 @@ pub(super) struct Tables {
     pub(super) deadlines: BTreeSet<(Timestamp, Sequence)>,
     /// Ended jobs by their state and when they ended.
     pub(super) ended: BTreeSet<(State, Timestamp, Sequence)>,
+    pub(super) edges: Edges,
     pub(super) keys: HashMap<ScopedKey, Key>,
     pub(super) key_ends: BTreeSet<(Timestamp, ScopedKey)>,
     pub(super) workflows: BTreeMap<Sequence, WorkflowRecord>,
@@ -166,6 +154,7 @@ impl Tables {
             leases: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             ended: BTreeSet::new(),
+            edges: Edges::default(),
             keys: HashMap::new(),
             key_ends: BTreeSet::new(),
             workflows: BTreeMap::new(),
@@ -183,21 +172,21 @@ impl Tables {
         }
     }
 
-    pub(super) fn by_id(&self, id: JobId) -> Option<&Entry> {
-        self.ids.get(&id).map(|sequence| self.entry(*sequence))
+    pub(super) fn by_id(&self, id: JobId) -> Option<&Stored> {
+        self.ids.get(&id).map(|sequence| self.stored(*sequence))
     }
 
-    pub(super) fn entry(&self, sequence: Sequence) -> &Entry {
+    pub(super) fn stored(&self, sequence: Sequence) -> &Stored {
         self.jobs.get(&sequence).expect("indexes name only jobs that exist")
     }
 
-    pub(super) fn entry_mut(&mut self, sequence: Sequence) -> &mut Entry {
+    pub(super) fn stored_mut(&mut self, sequence: Sequence) -> &mut Stored {
         self.jobs.get_mut(&sequence).expect("indexes name only jobs that exist")
     }
 
     /// Changes a job and moves it to the places where it then stands.
     pub(super) fn update<T>(&mut self, sequence: Sequence, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let entry = self.jobs.get_mut(&sequence).expect("indexes name only jobs that exist");
+        let entry = &mut self.jobs.get_mut(&sequence).expect("indexes name only jobs that exist").entry;
         let before = Places::of(entry);
         let answer = change(entry);
         let after = Places::of(entry);
@@ -207,32 +196,37 @@ impl Tables {
         answer
     }
 
-    /// Adds a new job; the caller has drawn its sequence.
+    /// Adds a new job.
     pub(super) fn add(&mut self, entry: Entry) {
         let (sequence, id) = (entry.sequence, entry.job.id);
         let after = Places::of(&entry);
-        self.jobs.insert(sequence, Box::new(entry));
+        self.jobs.insert(sequence, Box::new(Stored { entry, closed: Vec::new(), logs: VecDeque::new() }));
         self.ids.insert(id, sequence);
         self.accepted += 1;
         self.place(sequence, None, Some(after));
-        self.event(sequence, JobEventKind::Enqueued);
     }
 
     /// Removes an ended job for good; its idempotency key goes on.
     pub(super) fn remove(&mut self, sequence: Sequence) {
-        let before = Places::of(self.entry(sequence));
+        let before = Places::of(&self.stored(sequence).entry);
         self.place(sequence, Some(before), None);
-        let entry = self.jobs.remove(&sequence).expect("it was there a line ago");
-        self.ids.remove(&entry.job.id);
+        let job = self.jobs.remove(&sequence).expect("it was there a line ago").entry.job;
+        self.ids.remove(&job.id);
+        self.edges.remove(job.id);
         self.pruned += 1;
-        if let Some(workflow) = self.workflow_of(entry.job.workflow_id) {
+        if let Some(workflow) = self.workflow_of(job.workflow_id) {
             workflow.pruned += 1;
             // A workflow goes with the last of its jobs.
             if workflow.counts.iter().all(|count| *count == 0) {
                 let id = workflow.id;
-                let sequence = self.workflow_ids.remove(&id).expect("it was found by its id");
-                self.workflows.remove(&sequence);
+                self.remove_workflow(id);
             }
+        }
+    }
+
+    pub(super) fn remove_workflow(&mut self, id: WorkflowId) {
+        if let Some(sequence) = self.workflow_ids.remove(&id) {
+            self.workflows.remove(&sequence);
         }
     }
 
@@ -254,7 +248,7 @@ impl Tables {
         if before == after {
             return;
         }
-        let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").job;
+        let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job;
         let workflow = job.workflow_id;
         if !self.queues.contains_key(&job.spec.queue) {
             self.queues.insert(job.spec.queue.clone(), Queue::default());
@@ -282,7 +276,7 @@ impl Tables {
         if before == after {
             return;
         }
-        let spec = &self.jobs.get(&sequence).expect("a job is placed while it exists").job.spec;
+        let spec = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job.spec;
         let queue = self.queues.get_mut(&spec.queue).expect("a job's queue exists since it was placed");
         if let Some(before) = before
             && let Some(lane) = queue.lanes.get_mut(&spec.job_type)
@@ -301,11 +295,6 @@ impl Tables {
                     queue.lanes.insert(spec.job_type.clone(), BTreeSet::from([after]));
                 }
             }
-            let name = spec.queue.clone();
-            // One hint for a queue is as good as many in one call.
-            if !matches!(self.hints.last(), Some(Wake::Scheduled(last)) if *last == name) {
-                self.hints.push(Wake::Scheduled(name));
-            }
         }
     }
 
@@ -314,6 +303,7 @@ impl Tables {
         while let Some((at, sequence)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             debug_assert!(at <= now);
             self.update(sequence, |entry| entry.job.fall_due()).expect("only waiting jobs stand in `due`");
+            self.hint(Wake::Scheduled(self.stored(sequence).entry.job.spec.queue.clone()));
         }
     }
 
@@ -328,15 +318,17 @@ impl Tables {
     }
 
     pub(super) fn hint(&mut self, hint: Wake) {
-        self.hints.push(hint);
+        // Said twice in a row it says no more than once.
+        if self.hints.last() != Some(&hint) {
+            self.hints.push(hint);
+        }
     }
 
     pub(super) fn take_hints(&mut self) -> Vec<Wake> {
         std::mem::take(&mut self.hints)
     }
 
-    pub(super) fn event(&mut self, sequence: Sequence, kind: JobEventKind) {
-        let job = &self.entry(sequence).job;
+    pub(super) fn event(&mut self, job: &JobRecord, kind: JobEventKind) {
         let at = match kind {
             JobEventKind::Enqueued => job.created_at,
             JobEventKind::Ended(_) => job.updated_at,

@@ -1,42 +1,42 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention; each at most `limit` in one step.
 
-use super::tables::{Sequence, Tables};
-use crate::job::{Outcome, State, Verdict};
+use super::tables::Tables;
+use crate::error::Result;
+use crate::job::{JobId, State};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
+use crate::store::rules;
 use crate::time::Timestamp;
+use crate::workflow::Sequence;
 
 impl Tables {
-    pub(super) fn upkeep(&mut self, request: &Upkeep, now: Timestamp) -> UpkeepReport {
+    pub(super) fn upkeep(&mut self, request: &Upkeep, now: Timestamp) -> Result<UpkeepReport> {
         let limit = request.limit.max(1);
-        let lifetimes = self.end_lifetimes(limit, now);
-        let expired = self.take_back_leases(limit, now);
-        let fired = self.fire_schedules(limit, now);
+        let lifetimes = self.end_lifetimes(limit, now)?;
+        let expired = self.take_back_leases(limit, now)?;
+        let fired = self.fire_schedules(limit, now)?;
         let pruned = self.prune(&request.retention, limit, now);
         self.workers.retain(|_, worker| now.since(worker.seen_at) <= WORKER_LIVE);
         let more = [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
-        UpkeepReport { lifetimes, expired, fired, pruned, more }
+        Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
     }
 
-    /// S15: whatever the state, and whoever holds the job.
-    fn end_lifetimes(&mut self, limit: usize, now: Timestamp) -> usize {
+    fn end_lifetimes(&mut self, limit: usize, now: Timestamp) -> Result<usize> {
         for count in 0..limit {
-            let Some(sequence) = first_until(&self.deadlines, now) else { return count };
-            self.end(sequence, &Verdict::of_lifetime(), Outcome::Revoked, now);
+            let Some(id) = self.first_until(&self.deadlines, now) else { return Ok(count) };
+            self.run(now, |set| rules::outlive(set, id))?;
         }
-        limit
+        Ok(limit)
     }
 
-    /// S10, S11 and S14: nobody settled these in time.
-    fn take_back_leases(&mut self, limit: usize, now: Timestamp) -> usize {
+    fn take_back_leases(&mut self, limit: usize, now: Timestamp) -> Result<usize> {
         for count in 0..limit {
-            let Some(sequence) = first_until(&self.leases, now) else { return count };
+            let Some(id) = self.first_until(&self.leases, now) else { return Ok(count) };
             let mut random = self.random.clone();
-            let verdict = Verdict::of_expiry(&self.entry(sequence).job, &mut || random.f64());
+            self.run(now, |set| rules::expire(set, id, &mut || random.f64()))?;
             self.random = random;
-            self.end(sequence, &verdict, Outcome::Lost, now);
         }
-        limit
+        Ok(limit)
     }
 
     fn prune(&mut self, retention: &Retention, limit: usize, now: Timestamp) -> usize {
@@ -44,7 +44,7 @@ impl Tables {
         for state in State::ALL {
             let Some(horizon) = retention.horizon(state, now) else { continue };
             let ended = self.ended.range((state, Timestamp::EPOCH, 0)..=(state, horizon, Sequence::MAX));
-            let free = ended.map(|(_, _, sequence)| *sequence).filter(|sequence| self.needed_by(*sequence).is_none());
+            let free = ended.map(|(_, _, sequence)| *sequence).filter(|sequence| !self.is_needed(*sequence));
             gone.extend(free.take(limit - gone.len()));
         }
         let mut pruned = gone.len();
@@ -60,8 +60,16 @@ impl Tables {
         }
         pruned
     }
-}
 
-fn first_until(index: &std::collections::BTreeSet<(Timestamp, Sequence)>, now: Timestamp) -> Option<Sequence> {
-    index.first().filter(|(at, _)| *at <= now).map(|(_, sequence)| *sequence)
+    /// The job with the earliest of these moments, if that is over.
+    fn first_until(&self, index: &std::collections::BTreeSet<(Timestamp, Sequence)>, now: Timestamp) -> Option<JobId> {
+        let (_, sequence) = index.first().filter(|(at, _)| *at <= now)?;
+        Some(self.stored(*sequence).entry.job.id)
+    }
+
+    /// Whether an unfinished job depends on this one, which must therefore be kept (O4).
+    fn is_needed(&self, sequence: Sequence) -> bool {
+        let mut dependents = self.edges.dependents(self.stored(sequence).entry.job.id);
+        dependents.any(|(edge, _)| self.by_id(edge.child).is_some_and(|stored| !stored.entry.job.state.is_terminal()))
+    }
 }

@@ -19,16 +19,16 @@ impl Inner {
         link.batch("set transaction isolation level repeatable read").await?;
         let time = self.given_time();
         let mut found = Vec::new();
-        for row in link.query(include_str!("sql/check.sql"), &[&time]).await? {
-            found.push(format!("job {}: {}", row.get::<_, uuid::Uuid>(0), row.get::<_, &str>(1)));
+        for row in link.query(include_str!("sql/check_jobs.sql"), &[]).await? {
+            found.push(format!("job {}: {}", row.get::<_, uuid::Uuid>("id"), row.get::<_, &str>("problem")));
         }
-        let rows = link.query(include_str!("sql/check_count.sql"), &[&time]).await?;
+        let rows = link.query(include_str!("sql/check_counts.sql"), &[&time]).await?;
         let actual = counts(rows.iter().filter_map(|row| {
-            let state = u8::try_from(row.get::<_, i16>(0)).ok().and_then(State::from_number)?;
-            Some((state, u64::try_from(row.get::<_, i64>(1)).unwrap_or_default()))
+            let state = u8::try_from(row.get::<_, i16>("state")).ok().and_then(State::from_number)?;
+            Some((state, u64::try_from(row.get::<_, i64>("count")).unwrap_or_default()))
         }));
-        let rows = link.query(include_str!("sql/tally.sql"), &[&time]).await?;
-        let tallies = super::small::tallies(&rows)?;
+        let rows = link.query(include_str!("sql/count_states.sql"), &[&time]).await?;
+        let tallies = super::records::tallies(&rows)?;
         for state in State::ALL {
             let number = usize::from(state.number());
             let told: u64 = tallies.iter().map(|tally| tally.states[number]).sum();

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::claim_cursor::Floor;
+use super::driver_row::Row;
 use super::fault::Fault;
-use super::floors::Floor;
+use super::job_rows::JobColumns;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
-use super::row::Row;
-use super::rows::Places;
-use super::{Inner, rows, tokens};
+use super::{Inner, job_rows, tokens};
 use crate::job::{Lease, QueueName, WorkerId};
 use crate::store::answer::Claimed;
 use crate::store::request::ClaimRequest;
 
 /// How many more jobs than are wanted a claim of several lanes looks at: other claimers may hold the first.
 const SLACK: i32 = 200;
-/// How long a claim may go without looking from the very front of a lane, where that takes half a second and more.
-const SWEEP_MAX: Duration = Duration::from_secs(10);
+/// How long claims from a lane may go without looking from its very front, where that takes half a second and more.
+const FULL_SCAN_EVERY_MAX: Duration = Duration::from_secs(10);
 
 impl Inner {
     pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
@@ -48,22 +48,23 @@ impl Inner {
         common: Uuid,
     ) -> Result<Vec<Row>, Fault> {
         let numbers: HashMap<Lane, usize> = wanted.lanes.iter().copied().zip(0..).collect();
-        let mut floors: Vec<Floor> = wanted.lanes.iter().map(|lane| self.floors.begin(*lane, SWEEP_MAX)).collect();
+        let begin = |lane: &Lane| self.cursors.begin(*lane, FULL_SCAN_EVERY_MAX);
+        let mut floors: Vec<Floor<5>> = wanted.lanes.iter().map(begin).collect();
         let mut left = small(request.limit);
         let mut found: Vec<Row> = Vec::new();
         loop {
             let begun = Instant::now();
-            let rows = match self.look(link, request, wanted, left, &floors, common).await {
-                // What was taken before is the caller's.
+            let rows = match self.claim_from(link, request, wanted, left, &floors, common).await {
+                // The jobs that an earlier statement took are the caller's.
                 Err(_) if !found.is_empty() => return Ok(found),
                 rows => rows?,
             };
             let cost = begun.elapsed();
-            let mut came = vec![Floor::default(); floors.len()];
+            let mut advanced_to: Vec<Floor<5>> = vec![[0; 5]; floors.len()];
             for (lane, priority, due) in places_of(&rows) {
                 let Some(number) = numbers.get(&lane) else { continue };
                 wanted.rooms[wanted.places[*number]] -= 1;
-                if let Some(place) = came[*number].get_mut(priority) {
+                if let Some(place) = advanced_to[*number].get_mut(priority) {
                     *place = (*place).max(due);
                 }
             }
@@ -71,29 +72,30 @@ impl Inner {
             found.extend(rows);
             let mut again = false;
             for (number, lane) in wanted.lanes.iter().enumerate() {
-                let full = left <= 0 || wanted.rooms[wanted.places[number]] <= 0;
-                self.floors.end(*lane, &floors[number], cost, came[number], full);
-                again |= !full && floors[number] != Floor::default() && self.floors.may_sweep(*lane, SWEEP_MAX);
+                let found_all = left <= 0 || wanted.rooms[wanted.places[number]] <= 0;
+                self.cursors.end(*lane, &floors[number], cost, advanced_to[number], found_all);
+                let may_scan_fully = || self.cursors.may_scan_fully(*lane, FULL_SCAN_EVERY_MAX);
+                again |= !found_all && floors[number] != [0; 5] && may_scan_fully();
             }
             if !again {
                 return Ok(found);
             }
-            floors.fill(Floor::default());
+            floors.fill([0; 5]);
         }
     }
 
-    /// One statement: at most so many jobs, from these floors on.
-    async fn look(
+    /// Takes at most this many jobs with one statement, from these floors on.
+    async fn claim_from(
         &self,
         link: &Link<'_>,
         request: &ClaimRequest,
         wanted: &Wanted<'_>,
         most: i32,
-        floors: &[Floor],
+        floors: &[Floor<5>],
         common: Uuid,
     ) -> Result<Vec<Row>, Fault> {
         let (time, worker) = (self.given_time(), request.worker.as_str());
-        let lease_time = request.lease_time.map(rows::micros);
+        let lease_time = request.lease_time.map(job_rows::micros);
         let floors = floors.concat();
         if let ([lane], [room]) = (wanted.lanes.as_slice(), wanted.rooms.as_slice()) {
             let most = most.min(*room);
@@ -116,12 +118,12 @@ impl Inner {
         common: Uuid,
     ) -> Result<Vec<Claimed>, Fault> {
         let mut jobs = Vec::with_capacity(rows.len());
-        let Some(at) = rows.first().map(Places::of) else { return Ok(Vec::new()) };
+        let Some(columns) = rows.first().map(JobColumns::of) else { return Ok(Vec::new()) };
         for row in rows {
-            let (seq, job) = rows::claimed(row, &at, &self.lanes, worker)?;
+            let (seq, job) = job_rows::claimed(row, &columns, &self.lanes, worker)?;
             let token = tokens::of(seq, common);
             let place = wanted.queues.iter().position(|queue| **queue == job.spec.queue);
-            jobs.push((place, job.claim_order(u64::try_from(seq).unwrap_or_default()), job, token));
+            jobs.push((place, job.claim_order(seq), job, token));
         }
         jobs.sort_by_key(|(place, order, _, _)| (*place, *order));
         let claimed = jobs.into_iter().map(|(_, _, job, token)| {
@@ -158,8 +160,8 @@ impl Inner {
 
 /// The lane, the priority and the moment of being due of each job that was taken.
 fn places_of(rows: &[Row]) -> impl Iterator<Item = (Lane, usize, i64)> + '_ {
-    let at = rows.first().map(|row| [row.place("lane"), row.place("claimed_priority"), row.place("scheduled_at")]);
-    let [lane, priority, due] = at.unwrap_or_default();
+    let columns = ["lane", "claimed_priority", "scheduled_at"];
+    let [lane, priority, due] = rows.first().map(|row| columns.map(|name| row.column(name))).unwrap_or_default();
     rows.iter().map(move |row| {
         let priority: i16 = row.get(priority);
         (row.get(lane), usize::try_from(priority).unwrap_or(usize::MAX), row.get(due))
@@ -177,5 +179,5 @@ struct Wanted<'r> {
 }
 
 fn small(number: usize) -> i32 {
-    i32::try_from(number.min(super::request::CALL_MAX)).unwrap_or(i32::MAX)
+    i32::try_from(number.min(crate::store::request::CALL_MAX)).unwrap_or(i32::MAX)
 }

@@ -17,13 +17,15 @@ pub const SCHEMA_DEFAULT: &str = "windlass";
 const SCHEMA_BYTES_MAX: usize = 63;
 /// Connections of one store unless said otherwise: enough to keep a small server busy, few enough for its limit of 100.
 const CONNECTIONS_DEFAULT: usize = 10;
+/// More connections than this from one process are a slip of the finger: a large server takes a few hundred in all.
+const CONNECTIONS_MAX: usize = 1000;
 
 /// How a PostgreSQL store is opened.
 ///
 /// The URL is `postgres://user:password@host:port/database?sslmode=verify-full&schema=windlass`. Beside the driver's
 /// own parameters it knows `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert` (a file
-/// of certificates to trust instead of the public ones), `schema`, `pooler` (`auto`, `none`, `transaction`) and
-/// `notifications` (`on`, `off`).
+/// of certificates to trust instead of the public ones), `schema`, `pooler` (`auto`, `none`, `transaction`),
+/// `notifications` (`on`, `off`) and `connections` (how many at most).
 #[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) config: tokio_postgres::Config,
@@ -72,7 +74,7 @@ impl PostgresOptions {
             config,
             tls,
             schema: SCHEMA_DEFAULT.to_owned(),
-            connections: CONNECTIONS_DEFAULT,
+            connections: own.connections()?,
             wait: Duration::from_secs(30),
             clock: None,
             migrate: true,
@@ -114,7 +116,7 @@ impl PostgresOptions {
         self
     }
 
-    /// Does not migrate on opening: for roles that may not, where somebody else applies [`PostgresStore::sql`](super::PostgresStore::sql).
+    /// Does not migrate on opening: for roles that may not, where another role applies [`PostgresStore::sql`](super::PostgresStore::sql).
     #[must_use]
     pub fn without_migrations(mut self) -> Self {
         self.migrate = false;
@@ -163,6 +165,7 @@ struct OwnParameters {
     schema: Option<String>,
     pooler: Option<String>,
     notifications: Option<String>,
+    connections: Option<String>,
 }
 
 impl OwnParameters {
@@ -178,7 +181,9 @@ impl OwnParameters {
                 "schema" => &mut self.schema,
                 "pooler" => &mut self.pooler,
                 "notifications" => &mut self.notifications,
+                "connections" => &mut self.connections,
                 _ => {
+                    check_driver_parameter(name, pair)?;
                     kept.push(pair);
                     continue;
                 }
@@ -199,6 +204,12 @@ impl OwnParameters {
         }
     }
 
+    fn connections(&self) -> Result<usize> {
+        let Some(text) = &self.connections else { return Ok(CONNECTIONS_DEFAULT) };
+        let number = text.parse().ok().filter(|number| (2..=CONNECTIONS_MAX).contains(number));
+        number.ok_or_else(|| Error::invalid("connections", format!("must be 2 to {CONNECTIONS_MAX}")))
+    }
+
     fn listen(&self) -> Result<bool> {
         match self.notifications.as_deref() {
             None | Some("on") => Ok(true),
@@ -206,6 +217,16 @@ impl OwnParameters {
             Some(_) => Err(Error::invalid("notifications", "must be on or off")),
         }
     }
+}
+
+/// Asks the driver about one parameter alone, because it does not say which of several it refuses.
+fn check_driver_parameter(name: &str, pair: &str) -> Result<()> {
+    if format!("postgres://host/?{pair}").parse::<tokio_postgres::Config>().is_ok() {
+        return Ok(());
+    }
+    let problem =
+        format!("the parameter {name:?} is not known, or its value cannot be meant; docs/postgres.md lists them");
+    Err(Error::invalid("store url", problem))
 }
 
 /// Percent-decodes a parameter.
@@ -237,8 +258,19 @@ mod tests {
         assert_eq!(options.config.get_application_name(), Some("x"));
         assert!(options.listen);
         assert!(!PostgresOptions::new("postgres://h/db?notifications=off").expect("valid").listen);
-        for bad in ["sslmode=sometimes", "pooler=maybe", "notifications=2"] {
+        assert_eq!(PostgresOptions::new("postgres://h/db?connections=3").expect("valid").connections, 3);
+        for bad in ["sslmode=sometimes", "pooler=maybe", "notifications=2", "connections=1", "connections=x"] {
             assert!(PostgresOptions::new(&format!("postgres://h/db?{bad}")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_known_is_named_without_its_value() {
+        for bad in ["pool_size=hunter2", "keepalives=hunter2", "connect_timeout=soon&application_name=x"] {
+            let refused = PostgresOptions::new(&format!("postgres://h/db?application_name=x&{bad}"));
+            let refused = refused.expect_err(bad).to_string();
+            let name = bad.split('=').next().expect("a name");
+            assert!(refused.contains(&format!("{name:?}")) && !refused.contains("hunter2"), "{refused}");
         }
     }
 

@@ -8,11 +8,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::Inner;
 use super::fault::Fault;
-use super::rows;
+use super::job_rows;
+use super::lanes::Lane;
 use crate::job::{JobId, State};
 use crate::store::answer::{JobEvent, JobEventKind, Page};
 use crate::store::request::{Cursor, PAGE_MAX};
@@ -21,6 +23,48 @@ use crate::store::request::{Cursor, PAGE_MAX};
 const LOOKS_MAX: u32 = 400;
 /// How long it waits in between: about as long as a short transaction takes.
 const LOOK_WAIT: Duration = Duration::from_millis(5);
+
+/// The kinds of events that are no terminal state.
+pub(super) const KIND_ACCEPTED: i16 = 9;
+pub(super) const KIND_PRUNED: i16 = 10;
+pub(super) const KIND_PENDING: i16 = 11;
+
+/// Something that happened to a job, as `add_event.sql` takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(super) struct EventRow {
+    lane: Lane,
+    kind: i16,
+    /// By how many the number of jobs of this kind changed.
+    count: i32,
+    /// The job, where readers of events are told of it.
+    seq: Option<i64>,
+}
+
+impl EventRow {
+    /// What readers are told of.
+    pub(super) fn told(lane: Lane, kind: JobEventKind, seq: i64) -> Self {
+        let kind = match kind {
+            JobEventKind::Enqueued => KIND_ACCEPTED,
+            JobEventKind::Ended(state) => i16::from(state.number()),
+        };
+        EventRow { lane, kind, count: 1, seq: Some(seq) }
+    }
+
+    /// A job left the terminal state it was in.
+    pub(super) fn left(lane: Lane, state: i16) -> Self {
+        EventRow { lane, kind: state, count: -1, seq: None }
+    }
+
+    /// So many more jobs are PENDING.
+    pub(super) fn pending(lane: Lane, count: i32) -> Self {
+        EventRow { lane, kind: KIND_PENDING, count, seq: None }
+    }
+
+    /// A job that had ended in this state is gone for good.
+    pub(super) fn removed(lane: Lane, state: i16) -> [Self; 2] {
+        [EventRow { lane, kind: KIND_PRUNED, count: 1, seq: None }, EventRow::left(lane, state)]
+    }
+}
 
 /// The transaction, the row, and the place in the row.
 #[derive(Clone, Copy)]
@@ -37,7 +81,7 @@ impl Place {
             let xid = parts.next()?.parse().ok()?;
             Some(Place { xid, event: parts.next()?.parse().ok()?, index: parts.next()?.parse().ok()? })
         })();
-        place.ok_or_else(|| Fault::Said(cursor.invalid()))
+        place.ok_or_else(|| Fault::Refused(cursor.invalid()))
     }
 
     fn cursor(self) -> Cursor {
@@ -58,10 +102,10 @@ impl Inner {
         let link = self.link().await?;
         let mut place = Place { xid: 0, event: 0, index: 0 };
         for _ in 0..LOOKS_MAX {
-            let rows = link.query(include_str!("sql/event_last.sql"), &[]).await?;
+            let rows = link.query(include_str!("sql/get_last_event.sql"), &[]).await?;
             let Some(row) = rows.first() else { break };
-            place = Place { xid: number(row.get(0)), event: row.get(1), index: i64::MAX };
-            if row.get(2) {
+            place = Place { xid: number(row.get("xid")), event: row.get("event"), index: i64::MAX };
+            if row.get("settled") {
                 break;
             }
             tokio::time::sleep(LOOK_WAIT).await;
@@ -75,9 +119,9 @@ impl Inner {
         let (xid, event) = (place.xid.to_string(), place.event);
         let mut rows = Vec::new();
         for _ in 0..LOOKS_MAX {
-            rows = link.query(include_str!("sql/event_list.sql"), &[&xid, &event, &most]).await?;
-            let unsettled = rows.iter().any(|row| !row.get::<_, bool>(6));
-            rows.retain(|row| row.get(6));
+            rows = link.query(include_str!("sql/list_events.sql"), &[&xid, &event, &most]).await?;
+            let unsettled = rows.iter().any(|row| !row.get::<_, bool>("settled"));
+            rows.retain(|row| row.get("settled"));
             if !unsettled {
                 break;
             }
@@ -85,10 +129,10 @@ impl Inner {
         }
         let mut found = Vec::new();
         for row in &rows {
-            let at = Place { xid: number(row.get(0)), event: row.get(1), index: 0 };
+            let at = Place { xid: number(row.get("xid")), event: row.get("event"), index: 0 };
             let skipped = if (at.xid, at.event) == (place.xid, place.event) { place.index } else { 0 };
-            let seqs: Vec<i64> = row.get(5);
-            let (time, lane, kind): (i64, i32, i16) = (row.get(2), row.get(3), row.get(4));
+            let seqs: Vec<i64> = row.get("seqs");
+            let (time, lane, kind): (i64, i32, i16) = (row.get("at"), row.get("lane"), row.get("kind"));
             for (index, seq) in (1..).zip(seqs).filter(|(index, _)| *index > skipped) {
                 found.push((Place { index, ..at }, time, lane, kind, seq));
             }
@@ -98,15 +142,15 @@ impl Inner {
         let seqs: Vec<i64> = found.iter().map(|event| event.4).collect();
         let lanes: Vec<i32> = found.iter().map(|event| event.2).collect();
         self.lanes.learn_lanes(&link, &lanes).await?;
-        let rows = link.query(include_str!("sql/id_find.sql"), &[&seqs]).await?;
-        let ids: HashMap<i64, Uuid> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let rows = link.query(include_str!("sql/get_id.sql"), &[&seqs]).await?;
+        let ids: HashMap<i64, Uuid> = rows.iter().map(|row| (row.get("seq"), row.get("id"))).collect();
         let items = found.into_iter().filter_map(|(place, at, lane, kind, seq)| {
             let (queue, job_type) = self.lanes.name(lane)?;
             let state = u8::try_from(kind).ok().and_then(State::from_number);
             let kind = state.map_or(JobEventKind::Enqueued, JobEventKind::Ended);
             // A job that has been pruned since has no id any more.
             let job = JobId::from_uuid(*ids.get(&seq)?);
-            Some(JobEvent { cursor: place.cursor(), at: rows::time(at), job, queue, job_type, kind })
+            Some(JobEvent { cursor: place.cursor(), at: job_rows::time(at), job, queue, job_type, kind })
         });
         Ok(Page { items: items.collect(), next: Some(next) })
     }

@@ -7,8 +7,8 @@ use tokio_postgres::error::SqlState;
 
 use crate::error::Error;
 
-/// How often a transaction that lost against another is tried again.
-const TRIES_MAX: u32 = 20;
+/// How often a transaction that loses against others is tried.
+const TRIES_MAX: u64 = 20;
 
 /// Anything that stops a call.
 #[derive(Debug)]
@@ -17,15 +17,15 @@ pub(super) enum Fault {
     Pool(PoolError),
     /// The server or the connection failed.
     Database(tokio_postgres::Error),
-    /// The user's own driver failed: the server's code if it has one, and words.
+    /// The user's own driver failed: the server's code if it has one, and its message.
     #[cfg_attr(
         not(any(feature = "sqlx-0_8", feature = "sqlx-0_9")),
         allow(dead_code, reason = "only adapters of other drivers make it")
     )]
     Users { code: Option<String>, problem: String, source: Box<dyn std::error::Error + Send + Sync> },
     /// The library's own answer.
-    Said(Error),
-    /// Somebody else was quicker; everything must be looked at again.
+    Refused(Error),
+    /// Another transaction changed what this one had read; everything must be looked at again.
     Overtaken,
 }
 
@@ -43,31 +43,33 @@ impl From<tokio_postgres::Error> for Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Fault::Said(error)
+        Fault::Refused(error)
     }
 }
 
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
-        Fault::Said(Error::store("read a stored record", error))
+        Fault::Refused(Error::store("read a stored record", error))
     }
 }
 
-/// Counts the tries of one call.
-#[derive(Debug, Default)]
-pub(super) struct Tries(u32);
-
-impl Tries {
-    /// Waits a little if the call is worth another try.
-    pub(super) async fn again(&mut self, fault: &Fault) -> bool {
-        self.0 += 1;
-        if self.0 >= TRIES_MAX || !fault.is_lost_race() {
-            return false;
+/// Makes a call, again after a short wait while its transaction loses against another; its last fault becomes the library's
+/// error for a call that `attempted` this.
+pub(super) async fn retrying<T, F, R>(attempted: &str, call: F) -> Result<T, Error>
+where
+    F: Fn() -> R,
+    R: Future<Output = Result<T, Fault>>,
+{
+    for tries in 1.. {
+        match call().await {
+            Err(fault) if tries < TRIES_MAX && fault.is_lost_race() => {
+                let wait = Duration::from_micros(fastrand::u64(200..2000) * tries);
+                tokio::time::sleep(wait).await;
+            }
+            answer => return answer.map_err(|fault| fault.into_error(attempted)),
         }
-        let wait = Duration::from_micros(fastrand::u64(200..2000) * u64::from(self.0));
-        tokio::time::sleep(wait).await;
-        true
     }
+    unreachable!("the last try is answered")
 }
 
 impl Fault {
@@ -77,7 +79,7 @@ impl Fault {
             Fault::Overtaken => return true,
             Fault::Database(error) => error,
             // Only the user can begin their transaction anew.
-            Fault::Pool(_) | Fault::Said(_) | Fault::Users { .. } => return false,
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Users { .. } => return false,
         };
         let races = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
         error.code().is_some_and(|code| races.contains(&code))
@@ -86,7 +88,7 @@ impl Fault {
     /// The library's error for a call that attempted this.
     pub(super) fn into_error(self, attempted: &str) -> Error {
         match self {
-            Fault::Said(error) => error,
+            Fault::Refused(error) => error,
             Fault::Overtaken => {
                 unavailable(attempted, true, "others were quicker every time".to_owned(), "too many tries")
             }
@@ -97,13 +99,14 @@ impl Fault {
                 None => unavailable(attempted, false, problem(&error), error),
                 Some(code) => match classify(code.code()) {
                     Class::Unavailable { known } => unavailable(attempted, known, problem(&error), error),
-                    Class::Broken => Error::store(attempted, error),
+                    // The driver's error says only "db error" of itself.
+                    Class::Broken => Error::store(attempted, problem(&error)),
                 },
             },
             Fault::Users { code, problem, source } => {
                 match code.map_or(Class::Unavailable { known: false }, |code| classify(&code)) {
                     Class::Unavailable { known } => unavailable(attempted, known, problem, source),
-                    Class::Broken => Error::store(attempted, source),
+                    Class::Broken => Error::store(attempted, problem),
                 }
             }
         }

@@ -1,42 +1,122 @@
-//! Writing back what a unit changed: each table with one statement, whatever the number of jobs.
+//! Writing back what the rules changed: each table with one statement, whatever the number of jobs.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::events::EventRow;
 use super::fault::Fault;
-use super::rows::{self, Entry};
+use super::job_rows::{self, Note};
+use super::lanes::Lane;
+use super::schedules;
 use super::tokens;
-use super::unit::{EVENT_PENDING, EVENT_QUIET, Unit};
-use crate::job::{Dependency, State};
+use super::transaction::Transaction;
+use super::working::{Working, kind_number};
+use crate::job::{Dependency, JobId, JobRecord, LeaseToken, State, WorkerId};
+use crate::store::answer::ActRecord;
+use crate::store::rules::{Change, Changes, ClosedAttempt, EdgeChange, Entry, ScheduleWrite};
 use crate::time::Timestamp;
 
-impl Unit<'_> {
-    pub(super) async fn flush(&mut self) -> Result<(), Fault> {
-        self.remove_gone().await?;
-        let dirty: Vec<i64> = self.dirty.iter().copied().collect();
-        self.insert_wide().await?;
-        self.update_wide().await?;
-        let old: Vec<i64> = dirty.iter().copied().filter(|seq| !self.new.contains(seq)).collect();
-        if !old.is_empty() {
-            self.link.query(include_str!("sql/narrow_take.sql"), &[&old]).await?;
+impl Transaction<'_> {
+    /// Writes what rules changed.
+    pub(super) async fn flush(&mut self, working: Working) -> Result<(), Fault> {
+        let Working { set, mut notes, .. } = working;
+        let changes = set.finish();
+        for entry in &changes.new {
+            let lane = self.lane(&entry.job.spec.queue, &entry.job.spec.job_type).await?;
+            notes.insert(entry.job.id, Note { lane, slow: false, completed_by: None });
         }
-        let mut homes: [Vec<Value>; 4] = Default::default();
-        for seq in dirty {
-            let entry = self.entry(seq);
-            let (home, row) = narrow(entry);
-            homes[home].push(row);
+        let seqs = sequences(&changes, self.store.as_ref());
+        let events = events(&changes, &notes, &seqs);
+        self.remove_jobs(&changes.removed).await?;
+        self.put_jobs(&changes, &mut notes).await?;
+        self.mark_slow(&changes, &notes, &seqs).await?;
+        self.put_edges(&changes.edges, &seqs).await?;
+        self.add_attempts(&changes.attempts, &seqs).await?;
+        self.add_events(&events).await?;
+        for act in &changes.acts {
+            self.add_act(act).await?;
+        }
+        for write in &changes.schedules {
+            match write {
+                ScheduleWrite::Put(schedule) => schedules::put(&self.link, schedule).await?,
+                ScheduleWrite::Delete(name) => schedules::delete(&self.link, name).await?,
+            }
+        }
+        self.hints.extend(changes.wakes);
+        Ok(())
+    }
+
+    pub(super) async fn add_act(&self, act: &ActRecord) -> Result<(), Fault> {
+        self.link.execute(include_str!("sql/add_act.sql"), &[&job_rows::json(act)]).await?;
+        Ok(())
+    }
+
+    pub(super) async fn add_events(&self, events: &[EventRow]) -> Result<(), Fault> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let rows = job_rows::json(&events);
+        self.link.execute(include_str!("sql/add_event.sql"), &[&rows, &self.now.as_micros()]).await?;
+        Ok(())
+    }
+
+    /// Removes ended jobs and everything of theirs.
+    pub(super) async fn delete_jobs(&self, seqs: &[i64]) -> Result<(), Fault> {
+        if !seqs.is_empty() {
+            self.link.execute(include_str!("sql/delete_job.sql"), &[&seqs]).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_jobs(&self, removed: &[Entry]) -> Result<(), Fault> {
+        let seqs: Vec<i64> = removed.iter().map(|entry| entry.sequence).collect();
+        self.delete_jobs(&seqs).await
+    }
+
+    /// Writes the wide rows that are new or have changed, and the narrow rows of all.
+    async fn put_jobs(&mut self, changes: &Changes, notes: &mut HashMap<JobId, Note>) -> Result<(), Fault> {
+        let slow: HashSet<JobId> = opened(&changes.edges).collect();
+        let closed: HashMap<JobId, &ClosedAttempt> =
+            changes.attempts.iter().map(|closed| (closed.job, closed)).collect();
+        for entry in &changes.new {
+            let note = note_of(notes, entry.job.id)?;
+            note.slow = is_slow(&entry.job) || slow.contains(&entry.job.id);
+        }
+        for Change { before, after } in &changes.changed {
+            let note = note_of(notes, after.job.id)?;
+            // The row of a job that was requeued no longer knows what its end did before.
+            let requeued = before.job.generation != after.job.generation;
+            note.slow |= is_slow(&after.job) || requeued || slow.contains(&after.job.id);
+            if after.job.state != State::Completed {
+                note.completed_by = None;
+            } else if let Some(closed) = closed.get(&after.job.id) {
+                note.completed_by = Some((closed.token, closed.attempt.worker.clone()));
+            }
+        }
+        self.add_wide(&changes.new, notes).await?;
+        self.keep_keys(&changes.new).await?;
+        self.edit_wide(&changes.changed).await?;
+        let moved: Vec<i64> = changes.changed.iter().map(|change| change.after.sequence).collect();
+        if !moved.is_empty() {
+            self.link.execute(include_str!("sql/delete_places.sql"), &[&moved]).await?;
+        }
+        let mut places: [Vec<Value>; 4] = Default::default();
+        for entry in changes.new.iter().chain(changes.changed.iter().map(|change| &change.after)) {
+            let (place, row) = narrow(entry, note_of(notes, entry.job.id)?);
+            places[place].push(row);
         }
         let statements = [
-            include_str!("sql/waiting_put.sql"),
-            include_str!("sql/ready_put.sql"),
-            include_str!("sql/leased_put.sql"),
-            include_str!("sql/done_put.sql"),
+            include_str!("sql/add_pending.sql"),
+            include_str!("sql/add_ready.sql"),
+            include_str!("sql/add_leased.sql"),
+            include_str!("sql/add_done.sql"),
         ];
-        for (rows, statement) in homes.into_iter().zip(statements) {
+        for (rows, statement) in places.into_iter().zip(statements) {
             self.put(statement, rows).await?;
         }
-        self.put_edges().await?;
-        self.put_attempts().await?;
-        self.put_events().await
+        Ok(())
     }
 
     async fn put(&self, statement: &'static str, rows: Vec<Value>) -> Result<(), Fault> {
@@ -46,45 +126,59 @@ impl Unit<'_> {
         Ok(())
     }
 
-    async fn remove_gone(&mut self) -> Result<(), Fault> {
-        if self.removed.is_empty() {
+    async fn add_wide(&self, new: &[Entry], notes: &HashMap<JobId, Note>) -> Result<(), Fault> {
+        if new.is_empty() {
             return Ok(());
         }
-        self.link.query(include_str!("sql/job_remove.sql"), &[&self.removed]).await?;
+        let payloads: Vec<&[u8]> = new.iter().map(|entry| entry.job.spec.payload.as_bytes().as_ref()).collect();
+        let rows = new.iter().map(|entry| wide(entry, notes.get(&entry.job.id).map_or(0, |note| note.lane)));
+        let rows = Value::Array(rows.collect()).to_string();
+        self.link.execute(include_str!("sql/add_job.sql"), &[&rows, &payloads]).await?;
         Ok(())
     }
 
-    async fn insert_wide(&mut self) -> Result<(), Fault> {
-        if self.new.is_empty() {
-            return Ok(());
+    /// Writes what may change of wide rows, where it has.
+    async fn edit_wide(&self, changed: &[Change]) -> Result<(), Fault> {
+        let differs = |before: &Entry, after: &Entry| {
+            let (was, is) = (&before.job, &after.job);
+            !Arc::ptr_eq(&was.spec, &is.spec) && was.spec != is.spec
+                || was.inherited_priority != is.inherited_priority
+                || was.deadline != is.deadline
+                || before.depth != after.depth
+        };
+        let edited = changed.iter().filter(|change| differs(&change.before, &change.after));
+        self.put(include_str!("sql/edit_job.sql"), edited.map(|change| wide(&change.after, 0)).collect()).await
+    }
+
+    /// Marks the jobs that other jobs wait for from now on and that did not change themselves.
+    async fn mark_slow(
+        &self,
+        changes: &Changes,
+        notes: &HashMap<JobId, Note>,
+        seqs: &HashMap<JobId, i64>,
+    ) -> Result<(), Fault> {
+        let is_quick = |id: &JobId| notes.get(id).is_some_and(|note| !note.slow);
+        let marked: BTreeSet<i64> =
+            opened(&changes.edges).filter(is_quick).filter_map(|id| seqs.get(&id).copied()).collect();
+        let marked: Vec<i64> = marked.into_iter().collect();
+        if !marked.is_empty() {
+            self.link.execute(include_str!("sql/mark_slow.sql"), &[&marked]).await?;
         }
-        let jobs: Vec<&Entry> = self.new.iter().map(|seq| self.entry(*seq)).collect();
-        let payloads: Vec<&[u8]> = jobs.iter().map(|entry| entry.job.spec.payload.as_bytes().as_ref()).collect();
-        let wide: Vec<Value> = jobs.iter().map(|entry| wide(entry)).collect();
-        let wide = Value::Array(wide).to_string();
-        self.link.execute(include_str!("sql/job_put.sql"), &[&wide, &payloads]).await?;
         Ok(())
     }
 
-    async fn update_wide(&mut self) -> Result<(), Fault> {
-        let changed = self.wide.iter().filter(|seq| !self.new.contains(seq));
-        let changed: Vec<Value> = changed.filter_map(|seq| self.get(*seq)).map(wide).collect();
-        self.put(include_str!("sql/job_edit.sql"), changed).await
+    async fn put_edges(&self, edges: &[EdgeChange], seqs: &HashMap<JobId, i64>) -> Result<(), Fault> {
+        let row = |EdgeChange { edge, open, .. }: &EdgeChange| {
+            let (parent, child) = (seqs.get(&edge.parent)?, seqs.get(&edge.child)?);
+            Some(json!({"parent": parent, "child": child, "kind": kind_number(edge.kind), "open": open}))
+        };
+        self.put(include_str!("sql/put_edge.sql"), edges.iter().filter_map(row).collect()).await
     }
 
-    async fn put_edges(&mut self) -> Result<(), Fault> {
-        let edges = self.edges_dirty.iter().filter_map(|edge| {
-            let open = self.edge(*edge)?;
-            Some(json!({"parent": edge.0, "child": edge.1, "kind": edge.2, "open": open}))
-        });
-        let edges = edges.collect();
-        self.put(include_str!("sql/edge_put.sql"), edges).await
-    }
-
-    async fn put_attempts(&mut self) -> Result<(), Fault> {
-        let attempts = self.closed.iter().filter_map(|(seq, token, attempt)| {
+    async fn add_attempts(&self, closed: &[ClosedAttempt], seqs: &HashMap<JobId, i64>) -> Result<(), Fault> {
+        let row = |ClosedAttempt { job, token, attempt }: &ClosedAttempt| {
             Some(json!({
-                "seq": seq,
+                "seq": seqs.get(job)?,
                 "version": attempt.lease_version,
                 "token": tokens::stored(*token),
                 "number": attempt.number,
@@ -93,63 +187,84 @@ impl Unit<'_> {
                 "started_at": attempt.started_at.as_micros(),
                 "ended_at": attempt.ended_at?.as_micros(),
                 "worker": attempt.worker.as_str(),
-                "failure": attempt.failure.as_ref().map(rows::failure_record_text),
+                "failure": attempt.failure.as_ref().map(job_rows::failure_record_text),
             }))
-        });
-        let attempts = attempts.collect();
-        self.put(include_str!("sql/attempt_put.sql"), attempts).await
-    }
-
-    /// Notes who left or entered PENDING, and who left the state it had ended in.
-    fn count_moves(&mut self) {
-        let mut moves = Vec::new();
-        for seq in &self.dirty {
-            let entry = self.entry(*seq);
-            let (lane, is) = (entry.lane, entry.job.state);
-            let was = self.was.get(seq).copied();
-            let pending = i16::from(is == State::Pending) - i16::from(was == Some(State::Pending));
-            let left = was.filter(|was| was.is_terminal() && *was != is);
-            moves.extend(left.map(|was| (lane, -i16::from(was.number()), *seq)));
-            if left.is_some() && is.is_terminal() {
-                moves.push((lane, EVENT_QUIET + i16::from(is.number()), *seq));
-            }
-            if pending != 0 {
-                moves.push((lane, pending * EVENT_PENDING, *seq));
-            }
-        }
-        self.events.extend(moves);
-    }
-
-    async fn put_events(&mut self) -> Result<(), Fault> {
-        self.count_moves();
-        if self.events.is_empty() {
-            return Ok(());
-        }
-        let events = self.events.iter().map(|(lane, kind, seq)| json!({"lane": lane, "kind": kind, "seq": seq}));
-        let events = events.collect();
-        let events = Value::Array(events).to_string();
-        self.link.execute(include_str!("sql/event_put.sql"), &[&events, &self.now.as_micros()]).await?;
-        Ok(())
+        };
+        self.put(include_str!("sql/add_attempt.sql"), closed.iter().filter_map(row).collect()).await
     }
 }
 
-fn wide(entry: &Entry) -> Value {
+/// Whether the end of a job has consequences that its own record knows of.
+fn is_slow(job: &JobRecord) -> bool {
+    job.spec.options.callback_url.is_some() || job.cancel.is_some()
+}
+
+/// The jobs that others wait for by edges that are new or were opened.
+fn opened(edges: &[EdgeChange]) -> impl Iterator<Item = JobId> {
+    edges.iter().filter(|change| change.open).map(|change| change.edge.parent)
+}
+
+fn note_of(notes: &mut HashMap<JobId, Note>, id: JobId) -> Result<&mut Note, Fault> {
+    notes.get_mut(&id).ok_or_else(|| job_rows::corrupt("a job that was changed and never loaded"))
+}
+
+/// The sequences of all jobs that the changes name.
+fn sequences(changes: &Changes, store: &super::Inner) -> HashMap<JobId, i64> {
+    let new = changes.new.iter().map(|entry| entry.job.id);
+    let edges = changes.edges.iter().flat_map(|change| [change.edge.parent, change.edge.child]);
+    let attempts = changes.attempts.iter().map(|closed| closed.job);
+    let ids: Vec<JobId> = new.chain(edges).chain(attempts).chain(changes.events.iter().map(|(id, _)| *id)).collect();
+    let uuids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
+    let seqs = store.sequences(&uuids);
+    ids.into_iter().zip(seqs).collect()
+}
+
+/// What happened, for readers of events and for the counts.
+fn events(changes: &Changes, notes: &HashMap<JobId, Note>, seqs: &HashMap<JobId, i64>) -> Vec<EventRow> {
+    let lane = |id: JobId| notes.get(&id).map_or(0, |note| note.lane);
+    let mut events = Vec::new();
+    for entry in &changes.removed {
+        events.extend(EventRow::removed(lane(entry.job.id), entry.job.state.number().into()));
+    }
+    for (id, kind) in &changes.events {
+        // A job that was removed has no more to tell.
+        if let Some(seq) = seqs.get(id).filter(|_| !changes.removed.iter().any(|entry| entry.job.id == *id)) {
+            events.push(EventRow::told(lane(*id), *kind, *seq));
+        }
+    }
+    for entry in changes.new.iter().filter(|entry| entry.job.state == State::Pending) {
+        events.push(EventRow::pending(lane(entry.job.id), 1));
+    }
+    for Change { before, after } in &changes.changed {
+        let (was, is) = (before.job.state, after.job.state);
+        if was.is_terminal() && was != is {
+            events.push(EventRow::left(lane(after.job.id), was.number().into()));
+        }
+        let pending = i32::from(is == State::Pending) - i32::from(was == State::Pending);
+        if pending != 0 {
+            events.push(EventRow::pending(lane(after.job.id), pending));
+        }
+    }
+    events
+}
+
+fn wide(entry: &Entry, lane: Lane) -> Value {
     let job = &entry.job;
     let spec = &job.spec;
     let depends_on: Option<&Vec<Dependency>> = Some(&spec.depends_on).filter(|list| !list.is_empty());
     json!({
-        "seq": entry.seq,
+        "seq": entry.sequence,
         "id": job.id,
-        "lane": entry.lane,
+        "lane": lane,
         "priority": spec.priority.number(),
         "inherited": job.inherited_priority.map(|priority| priority.number()),
         "depth": entry.depth,
         "created_at": job.created_at.as_micros(),
-        "deadline": at(job.deadline),
-        "visibility": rows::micros(spec.options.timeouts.visibility),
+        "deadline": micros(job.deadline),
+        "visibility": job_rows::micros(spec.options.timeouts.visibility),
         "content_type": spec.payload.stored_content_type(),
-        "options": rows::json(&spec.options),
-        "depends_on": depends_on.map(rows::json),
+        "options": job_rows::json(&spec.options),
+        "depends_on": depends_on.map(job_rows::json),
         "workflow": job.workflow_id,
         "schedule": job.firing.as_ref().map(|firing| firing.schedule.as_str()),
         "slot": job.firing.as_ref().map(|firing| firing.slot.as_micros()),
@@ -157,29 +272,29 @@ fn wide(entry: &Entry) -> Value {
     })
 }
 
-fn at(time: Option<Timestamp>) -> Option<i64> {
+fn micros(time: Option<Timestamp>) -> Option<i64> {
     time.map(Timestamp::as_micros)
 }
 
-/// The narrow row of a job, and which table it goes to: waiting, ready, leased, done.
-fn narrow(entry: &Entry) -> (usize, Value) {
+/// The narrow row of a job, and which table it goes to: pending, ready, leased, done.
+fn narrow(entry: &Entry, note: &Note) -> (usize, Value) {
     let job = &entry.job;
     let mut row = json!({
-        "seq": entry.seq,
-        "lane": entry.lane,
+        "seq": entry.sequence,
+        "lane": note.lane,
         "priority": job.effective_priority().number(),
         "state": job.state.number(),
-        "slow": entry.slow,
-        "deadline": at(job.deadline),
-        "visibility": rows::micros(job.spec.options.timeouts.visibility),
+        "slow": note.slow,
+        "deadline": micros(job.deadline),
+        "visibility": job_rows::micros(job.spec.options.timeouts.visibility),
         "version": job.lease_version,
         "attempt": job.attempt,
         "failures": job.failures,
         "lost": job.lost,
         "generation": job.generation,
-        "started_at": at(job.started_at),
-        "failed_at": at(job.failure.as_ref().map(|failure| failure.at)),
-        "failure": job.failure.as_ref().map(rows::failure_record_text),
+        "started_at": micros(job.started_at),
+        "failed_at": micros(job.failure.as_ref().map(|failure| failure.at)),
+        "failure": job.failure.as_ref().map(job_rows::failure_record_text),
     });
     let fields = row.as_object_mut().expect("it was written as an object");
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -187,8 +302,8 @@ fn narrow(entry: &Entry) -> (usize, Value) {
         State::Pending => {
             set("waits_all", json!(entry.waits.all));
             set("waits_any", json!(entry.waits.any));
-            set("run_at", json!(at(job.run_at)));
-            set("scheduled_at", json!(at(job.scheduled_at)));
+            set("run_at", json!(micros(job.run_at)));
+            set("scheduled_at", json!(micros(job.scheduled_at)));
             set("updated_at", json!(job.updated_at.as_micros()));
             (0, row)
         }
@@ -197,26 +312,27 @@ fn narrow(entry: &Entry) -> (usize, Value) {
             (1, row)
         }
         State::Delayed | State::Retrying => {
-            set("due", json!(at(job.run_at)));
-            set("scheduled_at", json!(at(job.scheduled_at)));
+            set("due", json!(micros(job.run_at)));
+            set("scheduled_at", json!(micros(job.scheduled_at)));
             set("updated_at", json!(job.updated_at.as_micros()));
             (1, row)
         }
         State::Running => {
             let lease = job.lease.as_ref();
-            set("scheduled_at", json!(at(job.scheduled_at)));
+            set("scheduled_at", json!(micros(job.scheduled_at)));
             set("token", json!(entry.token.map(tokens::stored)));
             set("expires_at", json!(lease.map(|lease| lease.expires_at.as_micros())));
             set("worker", json!(lease.map(|lease| lease.worker.as_str())));
-            set("cancel", json!(job.cancel.as_ref().map(rows::json)));
+            set("cancel", json!(job.cancel.as_ref().map(job_rows::json)));
             (2, row)
         }
         State::Completed | State::Failed | State::DeadLetter | State::Cancelled => {
-            set("scheduled_at", json!(at(job.scheduled_at)));
-            set("completed_at", json!(at(job.completed_at)));
-            set("token", json!(entry.token.map(tokens::stored)));
-            set("worker", json!(entry.worker));
-            set("reason", json!(job.reason.as_ref().map(rows::json)));
+            let completed_by: Option<&(LeaseToken, WorkerId)> = note.completed_by.as_ref();
+            set("scheduled_at", json!(micros(job.scheduled_at)));
+            set("completed_at", json!(micros(job.completed_at)));
+            set("token", json!(completed_by.map(|(token, _)| tokens::stored(*token))));
+            set("worker", json!(completed_by.map(|(_, worker)| worker.as_str())));
+            set("reason", json!(job.reason.as_ref().map(job_rows::json)));
             set("result_type", json!(job.result.as_ref().and_then(|result| result.stored_content_type())));
             set("result", json!(job.result.as_ref().map(|result| hexadecimal(result.as_bytes()))));
             (3, row)

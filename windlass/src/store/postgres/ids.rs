@@ -6,8 +6,6 @@
 //!
 //! The same is done in SQL by the function `enqueue`, so the mask is of a kind that PostgreSQL can compute.
 
-use std::collections::HashMap;
-
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -21,11 +19,7 @@ pub(super) const REST_BITS: u32 = 80;
 pub(super) const REST: u128 = (1 << REST_BITS) - 1;
 
 /// The secret of one schema's ids.
-pub(super) struct IdKey {
-    bytes: Vec<u8>,
-    /// Whether there may be jobs from before ids led anywhere: those are found by an index.
-    has_old: bool,
-}
+pub(super) struct IdKey(Vec<u8>);
 
 /// What an id will be, but for the sequence.
 #[derive(Clone, Copy)]
@@ -48,9 +42,9 @@ impl Draw {
 
 impl IdKey {
     pub(super) async fn read(link: &Link<'_>) -> Result<Self, Fault> {
-        let rows = link.query(include_str!("sql/id_key.sql"), &[]).await?;
-        let row = rows.first().ok_or_else(|| super::rows::corrupt("no key of its ids"))?;
-        Ok(IdKey { bytes: row.get(0), has_old: row.get(1) })
+        let rows = link.query(include_str!("sql/get_store.sql"), &[]).await?;
+        let row = rows.first().ok_or_else(|| super::job_rows::corrupt("no key of its ids"))?;
+        Ok(IdKey(row.get("id_key")))
     }
 
     pub(super) fn draw(&self) -> Draw {
@@ -59,7 +53,7 @@ impl IdKey {
     }
 
     fn mask(&self, rest: u128) -> i64 {
-        let digest = Sha256::new().chain_update(&self.bytes).chain_update(&rest.to_be_bytes()[6..]).finalize();
+        let digest = Sha256::new().chain_update(&self.0).chain_update(&rest.to_be_bytes()[6..]).finalize();
         digest[..6].iter().fold(0, |mask, byte| mask << 8 | i64::from(*byte))
     }
 
@@ -72,31 +66,19 @@ impl IdKey {
 
 impl Inner {
     /// Where the jobs with these ids are, if they exist.
-    pub(super) async fn sequences(&self, link: &Link<'_>, ids: &[Uuid]) -> Result<Vec<i64>, Fault> {
+    pub(super) fn sequences(&self, ids: &[Uuid]) -> Vec<i64> {
         let key = self.id_key();
-        let mut seqs: Vec<i64> = ids.iter().map(|id| key.sequence(*id)).collect();
-        if key.has_old {
-            let rows = link.query(include_str!("sql/seq_find.sql"), &[&ids]).await?;
-            let old: HashMap<Uuid, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-            for (seq, id) in seqs.iter_mut().zip(ids) {
-                *seq = old.get(id).copied().unwrap_or(*seq);
-            }
-        }
-        Ok(seqs)
+        ids.iter().map(|id| key.sequence(*id)).collect()
     }
 
     /// Where the jobs of these leases are, and whether each token is one of that job.
-    pub(super) async fn leased(&self, link: &Link<'_>, leases: &[LeaseKey]) -> Result<Vec<(i64, bool)>, Fault> {
+    pub(super) fn leased(&self, leases: &[LeaseKey]) -> Vec<(i64, bool)> {
         let key = self.id_key();
-        let fits = |lease: &LeaseKey, seq: i64| (seq, tokens::sequence(lease.token) == seq);
-        let found = leases.iter().map(|lease| fits(lease, key.sequence(lease.job.as_uuid())));
-        let mut found: Vec<(i64, bool)> = found.collect();
-        if key.has_old && found.iter().any(|(_, fits)| !fits) {
-            let ids: Vec<Uuid> = leases.iter().map(|lease| lease.job.as_uuid()).collect();
-            let seqs = self.sequences(link, &ids).await?;
-            found = leases.iter().zip(seqs).map(|(lease, seq)| fits(lease, seq)).collect();
-        }
-        Ok(found)
+        let place = |lease: &LeaseKey| {
+            let seq = key.sequence(lease.job.as_uuid());
+            (seq, tokens::sequence(lease.token) == seq)
+        };
+        leases.iter().map(place).collect()
     }
 
     pub(super) fn draw_id(&self) -> Draw {
@@ -114,7 +96,7 @@ mod tests {
 
     #[test]
     fn an_id_leads_to_its_sequence_and_looks_random() {
-        let key = IdKey { bytes: vec![7; 32], has_old: false };
+        let key = IdKey(vec![7; 32]);
         let mut firsts = std::collections::HashSet::new();
         for seq in (1..5000).chain([(1 << 48) - 1]) {
             let draw = key.draw();

@@ -18,20 +18,18 @@
 //!
 //! Workers are woken by a notification that is part of the transaction, unless the store was opened
 //! [without notifications](super::PostgresOptions::without_notifications). What the SQL function enqueues is found by
-//! polling, or at once if somebody calls [`PostgresStore::wake`] after the commit.
+//! polling, or at once if the program calls [`PostgresStore::wake`] after the commit.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio_postgres::Transaction;
-
 use super::fault::Fault;
 use super::insert::{Columns, is_plain, resting_state};
-use super::keyed::is_keyed;
+use super::insert_keyed::is_keyed;
 use super::link::{Link, UsersTransaction};
-use super::unit::Unit;
-use super::{PostgresStore, listen, speak};
+use super::transaction::Transaction;
+use super::{PostgresStore, listen, notify};
 use crate::error::{Error, Result};
 use crate::job::{QueueName, Settlement, State};
 use crate::store::Store;
@@ -45,14 +43,22 @@ impl PostgresStore {
     /// A submission with dependencies or a workflow makes others of its kind, and ends that have consequences, wait
     /// until the transaction is over: keep it short. A key that another open transaction took makes this one wait for
     /// it.
-    pub async fn enqueue_in_tx(&self, transaction: &Transaction<'_>, submission: &Submission) -> Result<Inserted> {
+    pub async fn enqueue_in_tx(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        submission: &Submission,
+    ) -> Result<Inserted> {
         self.enqueue_in(transaction, submission).await
     }
 
     /// Settles in a transaction of the same database, fenced: business rows and completion commit together (rule X2).
     ///
     /// Anything but [`Settled::Applied`] means that nothing was written for the job; roll the transaction back.
-    pub async fn settle_in_tx(&self, transaction: &Transaction<'_>, settlement: &Settlement) -> Result<Settled> {
+    pub async fn settle_in_tx(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        settlement: &Settlement,
+    ) -> Result<Settled> {
         self.settle_in(transaction, settlement).await
     }
 
@@ -106,9 +112,9 @@ impl PostgresStore {
             }
             users.batch("rollback to savepoint windlass_keys").await?;
         }
-        let mut unit = Unit::begin(users, Arc::clone(inner)).await?;
-        let answer = unit.insert(submission).await?;
-        let (users, hints) = unit.leave().await?;
+        let mut tx = Transaction::begin(users, Arc::clone(inner)).await?;
+        let answer = tx.insert(submission).await?;
+        let (users, hints) = tx.hand_over();
         self.notify_at_commit(&users, hints).await?;
         Ok(answer)
     }
@@ -136,21 +142,21 @@ impl PostgresStore {
             self.notify_at_commit(&users, hints).await?;
             return Ok(answer);
         }
-        let mut unit = Unit::begin(users, Arc::clone(inner)).await?;
-        let mut answers = unit.settle(&[settlement]).await?;
-        let (users, hints) = unit.leave().await?;
+        let mut tx = Transaction::begin(users, Arc::clone(inner)).await?;
+        let mut answers = tx.settle(&[settlement]).await?;
+        let (users, hints) = tx.hand_over();
         self.notify_at_commit(&users, hints).await?;
         Ok(answers.remove(0))
     }
 
-    /// Lets the commit tell everybody who listens, this process included. An ordinary enqueue notifies after its commit,
+    /// Lets the commit notify all processes that listen, this one included. An ordinary enqueue notifies after its commit,
     /// which is cheaper, but when that is only the user knows.
     async fn notify_at_commit(&self, users: &Link<'_>, hints: Vec<Wake>) -> Result<(), Fault> {
-        if self.inner.mouth.is_none() || hints.is_empty() {
+        if self.inner.notifier.is_none() || hints.is_empty() {
             return Ok(());
         }
-        let (channel, words) = (listen::channel(&self.inner.schema), speak::from_nobody(hints));
-        users.query(include_str!("sql/notify.sql"), &[&channel, &words]).await?;
+        let (channel, text) = (listen::channel(&self.inner.schema), notify::encode_unsigned(hints));
+        users.query(include_str!("sql/notify.sql"), &[&channel, &text]).await?;
         Ok(())
     }
 }
@@ -170,7 +176,7 @@ fn scheduled(submission: &Submission, inserted: &Inserted) -> Vec<Wake> {
 /// What a driver that is awaited gives.
 pub(super) type Awaited<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
 
-impl<'t> InTx<'t> for &'t Transaction<'_> {
+impl<'t> InTx<'t> for &'t tokio_postgres::Transaction<'_> {
     type Answer<T: Send + 't> = Awaited<'t, T>;
 
     fn enqueue<T: Send + 't>(

@@ -1,18 +1,18 @@
 //! Enqueueing. What waits for nothing but perhaps a time is stored by one statement, which calls of one process
-//! [share](super::share). The rest goes the slow path.
+//! [share](super::insert_coalescer). The rest goes the slow path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Inner;
-use super::fault::{Fault, Tries};
+use super::driver_row::Row;
+use super::fault::{Fault, retrying};
 use super::ids::Draw;
-use super::keyed::is_keyed;
+use super::insert_coalescer::InsertCoalescer;
+use super::insert_keyed::is_keyed;
+use super::job_rows;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
-use super::row::Row;
-use super::rows;
-use super::share::Shared;
 use crate::error::Result;
 use crate::job::{JobId, JobSpec, Priority, RunAt, State};
 use crate::store::answer::{Inserted, InsertedJob, Wake};
@@ -24,9 +24,10 @@ pub(super) fn is_plain(submission: &Submission) -> bool {
     is_flat(submission) && submission.jobs().iter().all(|spec| spec.options.idempotency.is_none())
 }
 
-/// Whether its jobs wait for no others and make up no workflow.
+/// Whether its jobs wait for no others and make up no workflow, and their lifetimes count from submission or a delay.
 pub(super) fn is_flat(submission: &Submission) -> bool {
-    submission.workflow_name().is_none() && submission.jobs().iter().all(|spec| spec.depends_on.is_empty())
+    let is_flat = |spec: &JobSpec| spec.depends_on.is_empty() && !spec.lifetime_follows_moment();
+    submission.workflow_name().is_none() && submission.jobs().iter().all(is_flat)
 }
 
 pub(super) fn attempted(count: usize) -> String {
@@ -34,54 +35,36 @@ pub(super) fn attempted(count: usize) -> String {
 }
 
 impl Inner {
-    pub(super) async fn insert(self: &Arc<Self>, shared: &Shared, submission: Submission) -> Result<Inserted> {
+    pub(super) async fn insert(
+        self: &Arc<Self>,
+        coalescer: &InsertCoalescer,
+        submission: Submission,
+    ) -> Result<Inserted> {
         if is_keyed(&submission) {
             return self.insert_with_keys(&submission).await;
         }
         if !is_plain(&submission) {
             return self.insert_slowly(&submission).await;
         }
-        let answer = match shared.alone() {
-            Some(_turn) => {
+        let answer = match coalescer.try_direct() {
+            Some(_running) => {
                 let attempted = attempted(submission.jobs().len());
-                let stored = self.insert_plain(&[&submission]).await.map_err(|fault| fault.into_error(&attempted))?;
+                let alone = [&submission];
+                let stored = retrying(&attempted, || self.insert_plain(&alone)).await?;
                 stored.and_then(|mut answers| answers.pop()).ok_or(submission)
             }
-            None => shared.insert(submission).await?,
+            None => coalescer.insert(submission).await?,
         };
         match answer {
             Ok(inserted) => Ok(inserted),
-            // The statement refused it; the slow path says why.
+            // The statement refused it: the rules say why.
             Err(submission) => self.insert_slowly(&submission).await,
         }
     }
 
     async fn insert_with_keys(self: &Arc<Self>, submission: &Submission) -> Result<Inserted> {
         let attempted = attempted(submission.jobs().len());
-        let once = async || -> std::result::Result<_, Fault> {
-            let mut link = self.link().await?;
-            let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
-            self.lanes.ensure(&link, names).await?;
-            // One job needs one statement; of several, one may lose its key while the others are stored.
-            if submission.jobs().len() == 1 {
-                return self.insert_keyed(&link, submission).await;
-            }
-            link.begin().await?;
-            let answer = self.insert_keyed(&link, submission).await;
-            match &answer {
-                Ok(Some(_)) => link.commit().await?,
-                Ok(None) | Err(_) => link.roll_back().await,
-            }
-            answer
-        };
-        let mut tries = Tries::default();
-        let answer = loop {
-            match once().await {
-                Err(fault) if tries.again(&fault).await => {}
-                answer => break answer,
-            }
-        };
-        match answer.map_err(|fault| fault.into_error(&attempted))? {
+        match retrying(&attempted, || self.insert_with_keys_once(submission)).await? {
             Some((inserted, hints)) => {
                 self.hint(hints);
                 Ok(inserted)
@@ -90,27 +73,38 @@ impl Inner {
         }
     }
 
+    async fn insert_with_keys_once(
+        &self,
+        submission: &Submission,
+    ) -> std::result::Result<Option<(Inserted, Vec<Wake>)>, Fault> {
+        let mut link = self.link().await?;
+        let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
+        self.lanes.ensure(&link, names).await?;
+        // One job needs one statement; of several, one may lose its key while the others are stored.
+        if submission.jobs().len() == 1 {
+            return self.insert_keyed(&link, submission).await;
+        }
+        link.begin().await?;
+        let answer = self.insert_keyed(&link, submission).await;
+        match &answer {
+            Ok(Some(_)) => link.commit().await?,
+            Ok(None) | Err(_) => link.roll_back().await,
+        }
+        answer
+    }
+
     async fn insert_slowly(self: &Arc<Self>, submission: &Submission) -> Result<Inserted> {
         let attempted = attempted(submission.jobs().len());
-        let answer: std::result::Result<Inserted, Fault> = super::in_unit!(self, unit, unit.insert(submission).await);
-        answer.map_err(|fault| fault.into_error(&attempted))
+        let insert = || async {
+            let mut tx = self.transaction().await?;
+            let inserted = tx.insert(submission).await;
+            tx.finish(inserted).await
+        };
+        retrying(&attempted, insert).await
     }
 
     /// Stores submissions with one statement; `None` when one of them is refused.
     pub(super) async fn insert_plain(
-        &self,
-        submissions: &[&Submission],
-    ) -> std::result::Result<Option<Vec<Inserted>>, Fault> {
-        let mut tries = Tries::default();
-        loop {
-            match self.insert_plain_once(submissions).await {
-                Err(fault) if tries.again(&fault).await => {}
-                answer => return answer,
-            }
-        }
-    }
-
-    async fn insert_plain_once(
         &self,
         submissions: &[&Submission],
     ) -> std::result::Result<Option<Vec<Inserted>>, Fault> {
@@ -180,8 +174,8 @@ impl<'s> Columns<'s> {
                 Some((last, kind)) if is_alike(last, spec) => kind,
                 _ => {
                     let lane = store.lanes.get(&spec.queue, &spec.job_type);
-                    let lane = lane.ok_or_else(|| rows::corrupt("a lane that vanished"))?;
-                    let options = rows::json(&spec.options);
+                    let lane = lane.ok_or_else(|| job_rows::corrupt("a lane that vanished"))?;
+                    let options = job_rows::json(&spec.options);
                     let next = i32::try_from(known.len() + 1).unwrap_or(i32::MAX);
                     let kind = (lane, spec.priority, spec.payload.stored_content_type(), options.clone());
                     let kind = *known.entry(kind).or_insert(next);
@@ -205,17 +199,19 @@ impl<'s> Columns<'s> {
     fn add_kind(&mut self, spec: &'s JobSpec, lane: Lane, options: String) {
         let (delay, moment) = match spec.options.run_at {
             None => (None, None),
-            Some(RunAt::In(delay)) => (Some(rows::micros(delay)), None),
+            Some(RunAt::In(delay)) => (Some(job_rows::micros(delay)), None),
             Some(RunAt::At(at)) => (None, Some(at.as_micros())),
         };
-        let lifetime = spec.options.timeouts.lifetime.map(rows::micros);
+        let delayed = spec.options.timeouts.lifetime_from_run_at.then_some(delay).flatten().unwrap_or_default();
+        let lifetime =
+            spec.options.timeouts.lifetime.map(|lifetime| job_rows::micros(lifetime).saturating_add(delayed));
         let beyond = moment.zip(lifetime).map(|(moment, lifetime)| moment.saturating_sub(lifetime));
         self.lanes.push(lane);
         self.priorities.push(i16::from(spec.priority.number()));
         self.delays.push(delay);
         self.moments.push(moment);
         self.lifetimes.push(lifetime);
-        self.visibilities.push(rows::micros(spec.options.timeouts.visibility));
+        self.visibilities.push(job_rows::micros(spec.options.timeouts.visibility));
         self.content_types.push(spec.payload.stored_content_type());
         self.options.push(options);
         self.slow.push(spec.options.callback_url.is_some());
@@ -280,12 +276,12 @@ impl<'s> Columns<'s> {
 
     /// The time and the ids that the answer of `insert` gives the jobs; `None` when it stored none.
     pub(super) fn stored(&self, rows: &[Row]) -> std::result::Result<Option<(Timestamp, Vec<JobId>)>, Fault> {
-        let Some(now) = rows.first().map(|row| rows::time(row.get(0))) else { return Ok(None) };
+        let Some(now) = rows.first().map(|row| job_rows::time(row.get("at"))) else { return Ok(None) };
         let mut drawn: HashMap<Lane, std::vec::IntoIter<i64>> = HashMap::with_capacity(rows.len());
         for row in rows {
-            let mut seqs: Vec<i64> = row.get(2);
+            let mut seqs: Vec<i64> = row.get("seqs");
             seqs.sort_unstable();
-            drawn.insert(row.get(1), seqs.into_iter());
+            drawn.insert(row.get("lane"), seqs.into_iter());
         }
         let mut next = |kind: i32| {
             let lane = usize::try_from(kind - 1).ok().and_then(|kind| self.lanes.get(kind))?;
@@ -293,7 +289,7 @@ impl<'s> Columns<'s> {
         };
         let id = |(draw, kind): (&Draw, &i32)| next(*kind).map(|seq| draw.id(seq));
         let ids: Option<Vec<JobId>> = self.draws.iter().zip(&self.kinds).map(id).collect();
-        Ok(Some((now, ids.ok_or_else(|| rows::corrupt("fewer jobs than were stored"))?)))
+        Ok(Some((now, ids.ok_or_else(|| job_rows::corrupt("fewer jobs than were stored"))?)))
     }
 }
 

@@ -11,10 +11,10 @@ use crate::job::{JobType, QueueName};
 /// Finds or makes one lane inside a transaction; its number may be remembered only once that has committed.
 pub(super) async fn make(link: &Link<'_>, queue: &QueueName, job_type: &JobType) -> Result<Lane, Fault> {
     let (queues, types) = (vec![queue.as_str()], vec![job_type.as_str()]);
-    link.execute(include_str!("sql/queue_make.sql"), &[&queues]).await?;
-    link.execute(include_str!("sql/lane_make.sql"), &[&queues, &types]).await?;
-    let rows = link.query(include_str!("sql/lane_find.sql"), &[&queues, &types]).await?;
-    rows.first().map(|row| row.get(0)).ok_or_else(|| super::rows::corrupt("a lane that vanished"))
+    link.execute(include_str!("sql/add_queue.sql"), &[&queues]).await?;
+    link.execute(include_str!("sql/add_lane.sql"), &[&queues, &types]).await?;
+    let rows = link.query(include_str!("sql/find_lane.sql"), &[&queues, &types]).await?;
+    rows.first().map(|row| row.get("lane")).ok_or_else(|| super::job_rows::corrupt("a lane that vanished"))
 }
 
 /// How long the lanes of a queue are taken for complete.
@@ -45,7 +45,7 @@ impl Known {
 
 impl Lanes {
     fn known(&self) -> std::sync::RwLockReadGuard<'_, Known> {
-        self.known.read().expect("nobody panics while holding the lanes")
+        self.known.read().expect("no panic while the lanes are locked")
     }
 
     /// The lane of a queue and type, if it is known here.
@@ -60,13 +60,13 @@ impl Lanes {
 
     /// Forgets everything: a lane made in a transaction that was undone does not exist.
     pub(super) fn forget(&self) {
-        *self.known.write().expect("nobody panics while holding the lanes") = Known::default();
+        *self.known.write().expect("no panic while the lanes are locked") = Known::default();
     }
 
     /// Remembers lanes that a transaction made.
     pub(super) fn keep(&self, made: HashMap<(QueueName, JobType), Lane>) {
         if !made.is_empty() {
-            let mut known = self.known.write().expect("nobody panics while holding the lanes");
+            let mut known = self.known.write().expect("no panic while the lanes are locked");
             for ((queue, job_type), lane) in made {
                 known.learn(lane, queue, job_type);
             }
@@ -89,17 +89,17 @@ impl Lanes {
         if missing.is_empty() {
             return Ok(());
         }
-        // Everybody takes the locks of new names in one order.
+        // All processes take the locks of new names in one order.
         missing.sort_unstable();
         let (queues, types): (Vec<&str>, Vec<&str>) = missing.into_iter().unzip();
-        link.execute(include_str!("sql/queue_make.sql"), &[&queues]).await?;
-        link.execute(include_str!("sql/lane_make.sql"), &[&queues, &types]).await?;
-        self.learn(link, include_str!("sql/lane_find.sql"), &[&queues, &types]).await
+        link.execute(include_str!("sql/add_queue.sql"), &[&queues]).await?;
+        link.execute(include_str!("sql/add_lane.sql"), &[&queues, &types]).await?;
+        self.learn(link, include_str!("sql/find_lane.sql"), &[&queues, &types]).await
     }
 
-    /// Whether it is time to look for new lanes of these queues; whoever asks is to look.
+    /// Whether it is time to look for new lanes of these queues; the caller is then to look.
     pub(super) fn is_old<'n>(&self, queues: impl IntoIterator<Item = &'n QueueName>) -> bool {
-        let mut looked = self.looked.lock().expect("nobody panics while holding it");
+        let mut looked = self.looked.lock().expect("no panic while it is locked");
         let mut old = false;
         for queue in queues {
             match looked.get_mut(queue) {
@@ -119,7 +119,7 @@ impl Lanes {
 
     /// Learns all lanes of these queues.
     pub(super) async fn learn_queues(&self, link: &Link<'_>, queues: &[&str]) -> Result<(), Fault> {
-        self.learn(link, include_str!("sql/lane_of_queue.sql"), &[&queues]).await
+        self.learn(link, include_str!("sql/list_lanes.sql"), &[&queues]).await
     }
 
     /// Learns the names of these lanes.
@@ -131,7 +131,7 @@ impl Lanes {
         if missing.is_empty() {
             return Ok(());
         }
-        self.learn(link, include_str!("sql/lane_by_number.sql"), &[&missing]).await
+        self.learn(link, include_str!("sql/get_lane.sql"), &[&missing]).await
     }
 
     async fn learn(
@@ -141,9 +141,10 @@ impl Lanes {
         parameters: &[super::link::Parameter<'_>],
     ) -> Result<(), Fault> {
         let rows = link.query(statement, parameters).await?;
-        let mut known = self.known.write().expect("nobody panics while holding the lanes");
+        let mut known = self.known.write().expect("no panic while the lanes are locked");
         for row in rows {
-            known.learn(row.get(0), QueueName::new(row.get::<_, &str>(1))?, JobType::new(row.get::<_, &str>(2))?);
+            let (queue, job_type): (&str, &str) = (row.get("name"), row.get("job_type"));
+            known.learn(row.get("lane"), QueueName::new(queue)?, JobType::new(job_type)?);
         }
         Ok(())
     }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::driver_row::Row;
 use super::fault::Fault;
 use super::link::Link;
-use super::{Inner, rows, tokens};
+use super::{Inner, job_rows, tokens};
 use crate::job::{CancelAsked, JobId, LeaseKey, LeaseToken, Stale};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
@@ -21,10 +22,10 @@ impl Fences {
     /// Why a lease does not hold. One that does after all was being moved just then, and is looked at again.
     fn stale(&self, key: &LeaseKey) -> Result<Stale, Fault> {
         let held = self.held.get(&key.job);
-        let expires_at = held.map(|(_, expires_at, _)| rows::time(*expires_at));
+        let expires_at = held.map(|(_, expires_at, _)| job_rows::time(*expires_at));
         let now = held.map_or(0, |(_, _, now)| *now);
         let matches = held.is_some_and(|(token, _, _)| *token == key.token);
-        Stale::check(held.is_some(), expires_at, rows::time(now), matches).err().ok_or(Fault::Overtaken)
+        Stale::check(held.is_some(), expires_at, job_rows::time(now), matches).err().ok_or(Fault::Overtaken)
     }
 }
 
@@ -34,11 +35,11 @@ impl Inner {
         if ids.is_empty() {
             return Ok(Fences { held: HashMap::new() });
         }
-        let seqs = self.sequences(link, &ids).await?;
-        let rows = link.query(include_str!("sql/fence.sql"), &[&self.given_time(), &seqs, &ids]).await?;
+        let seqs = self.sequences(&ids);
+        let rows = link.query(include_str!("sql/get_fence.sql"), &[&self.given_time(), &seqs, &ids]).await?;
         let held = rows.iter().map(|row| {
-            let token = tokens::of(row.get(1), row.get(2));
-            (JobId::from_uuid(row.get(0)), (token, row.get(3), row.get(4)))
+            let token = tokens::of(row.get("seq"), row.get("token"));
+            (JobId::from_uuid(row.get("id")), (token, row.get("expires_at"), row.get("now")))
         });
         Ok(Fences { held: held.collect() })
     }
@@ -52,20 +53,20 @@ impl Inner {
             return Ok(Vec::new());
         }
         let link = self.link().await?;
-        let places = self.leased(&link, leases).await?;
+        let places = self.leased(leases);
         let fitting = places.iter().zip(leases).filter(|((_, fits), _)| *fits);
         let mut sorted: Vec<(i64, Uuid)> = fitting.map(|((seq, _), key)| (*seq, tokens::stored(key.token))).collect();
         sorted.sort_unstable();
         sorted.dedup();
         let (seqs, stored): (Vec<i64>, Vec<Uuid>) = sorted.into_iter().unzip();
-        let (time, lease_time) = (self.given_time(), lease_time.map(rows::micros));
+        let (time, lease_time) = (self.given_time(), lease_time.map(job_rows::micros));
         let rows = link.query(include_str!("sql/extend.sql"), &[&time, &lease_time, &seqs, &stored]).await?;
         let mut held: HashMap<LeaseToken, (Duration, Option<CancelAsked>)> = HashMap::with_capacity(rows.len());
         for row in &rows {
-            let cancel: Option<&str> = row.get(2);
-            let left = Duration::from_micros(u64::try_from(row.get::<_, i64>(1)).unwrap_or_default());
+            let cancel: Option<&str> = row.get("cancel");
+            let left = Duration::from_micros(u64::try_from(row.get::<_, i64>("expires_in")).unwrap_or_default());
             let cancel = cancel.map(serde_json::from_str).transpose()?;
-            held.insert(tokens::of(row.get(0), row.get(3)), (left, cancel));
+            held.insert(tokens::of(row.get("seq"), row.get("token")), (left, cancel));
         }
         let held = |key: &LeaseKey, fits: bool| held.get(&key.token).filter(|_| fits);
         let all = || leases.iter().zip(&places).map(|(key, (_, fits))| (key, *fits));
@@ -84,7 +85,7 @@ impl Inner {
         }
         let mut link = self.link().await?;
         let keys: Vec<LeaseKey> = saves.iter().map(Save::key).collect();
-        let places = self.leased(&link, &keys).await?;
+        let places = self.leased(&keys);
         let merged = Merged::of(saves, &places);
         link.begin().await?;
         match self.save_in(&link, saves, &merged).await {
@@ -146,7 +147,7 @@ impl<'s> Merged<'s> {
                 merged.checkpoints[place] = Some(checkpoint);
             }
             if let Some(progress) = save.new_progress() {
-                merged.progress[place] = Some(rows::json(progress));
+                merged.progress[place] = Some(job_rows::json(progress));
             }
             for line in save.new_log() {
                 merged.log_places.push(place);
@@ -167,7 +168,8 @@ impl<'s> Merged<'s> {
         let parameters: [super::link::Parameter<'_>; 5] =
             [&time, &self.seqs, &self.tokens, &self.checkpoints, &self.progress];
         let rows = link.query(include_str!("sql/save.sql"), &parameters).await?;
-        let held = rows.iter().map(|row| ((row.get(0), row.get(3)), (row.get(1), row.get(2))));
+        let lease = |row: &Row| (row.get("seq"), row.get("token"));
+        let held = rows.iter().map(|row| (lease(row), (row.get("version"), row.get("now"))));
         let held: HashMap<(i64, Uuid), (i64, i64)> = held.collect();
         if !self.log_lines.is_empty() {
             let (mut seqs, mut versions, mut times, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -179,8 +181,8 @@ impl<'s> Merged<'s> {
                     lines.push(*line);
                 }
             }
-            link.execute(include_str!("sql/log_put.sql"), &[&seqs, &versions, &times, &lines]).await?;
-            link.execute(include_str!("sql/log_cut.sql"), &[&seqs, &versions]).await?;
+            link.execute(include_str!("sql/add_log_line.sql"), &[&seqs, &versions, &times, &lines]).await?;
+            link.execute(include_str!("sql/forget_log_lines.sql"), &[&seqs, &versions]).await?;
         }
         Ok(held.into_keys().collect())
     }

@@ -1,7 +1,7 @@
 //! Connections: the pool, its settings, and statements by name.
 //!
 //! The statements name the schema `windlass`; where it has another name (checked to need no quoting) that name is put in.
-//! They do not rely on `search_path`, so that they also run on a user's own connection.
+//! They name every table with its schema, so that they also run on a user's own connection.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,20 +14,21 @@ use tokio_postgres::NoTls;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::config::{PostgresOptions, SCHEMA_DEFAULT};
+use super::driver_row::Row;
 use super::fault::Fault;
-use super::row::Row;
 use crate::error::{Error, Result};
 
 /// The store's own connections plan for tables that are empty at one moment and full at the next: index scans always,
 /// one plan for all parameters, and nothing compiled. Statements are short, so a long one is stuck. So are the pauses
 /// between those of a transaction: a program that is stopped in the middle of one would keep its turn from all others.
-const SETTINGS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
+/// The search path leaves out every schema in which another role could plant a function of the name of one that is called.
+const SETTINGS: &str = "set search_path = pg_catalog, pg_temp; set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
      set enable_hashjoin = off; set enable_bitmapscan = off; set enable_indexonlyscan = off;
      set enable_material = off; set jit = off; set statement_timeout = '60s'; set lock_timeout = '20s';
      set idle_in_transaction_session_timeout = '5s'; set client_min_messages = warning;";
 
-/// The same as far as a transaction can have it: behind a pooler, what is set for a session is left to others.
-const BEGIN_POOLED: &str = "begin; set local enable_seqscan = off; set local enable_mergejoin = off;
+/// The same for one transaction: behind a pooler, what is set for a session would be left to other clients.
+const BEGIN_POOLED: &str = "begin; set local search_path = pg_catalog, pg_temp; set local enable_seqscan = off; set local enable_mergejoin = off;
      set local enable_hashjoin = off; set local enable_bitmapscan = off; set local enable_indexonlyscan = off;
      set local enable_material = off; set local jit = off; set local statement_timeout = '60s';
      set local lock_timeout = '20s'; set local idle_in_transaction_session_timeout = '60s'";
@@ -97,7 +98,7 @@ pub(super) struct Types(Mutex<HashMap<&'static str, Arc<[Type]>>>);
 
 impl Types {
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Arc<[Type]>>> {
-        self.0.lock().expect("nobody panics while holding the types")
+        self.0.lock().expect("no panic while the types are locked")
     }
 }
 

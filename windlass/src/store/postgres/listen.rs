@@ -1,8 +1,9 @@
-//! Wake-ups between processes, the hearing half: hints that others [speak](super::speak), by LISTEN on a connection of its
-//! own. A hint may be lost; polling must suffice.
+//! Wake-ups between processes, the receiving half: hints that other processes [send](super::notify), by LISTEN on a
+//! connection of its own. A hint may be lost; polling must suffice.
 //!
-//! Modes of the ear: *away* (connecting, with growing waits), *testing* (it has sent itself a word and waits for it) and
-//! *hearing*. Behind a transaction pooler the word never comes: then it says so once, and leaves the rest to polling.
+//! Modes of the listener: *away* (connecting, with growing waits), *testing* (it has sent itself a notification and waits for
+//! it) and *listening*. Behind a transaction pooler its own notification never arrives: then it warns once, and leaves the
+//! rest to polling.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,27 +13,27 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
 use super::Inner;
-use super::speak::notify;
+use super::notify::notify;
 use super::tls::Tls;
 use crate::job::{JobId, QueueName};
 use crate::store::answer::Wake;
 
 /// Longest name of a channel, below what PostgreSQL keeps of one.
 const CHANNEL_BYTES_MAX: usize = 60;
-/// How long the ear waits for its own word.
+/// How long the listener waits for its own notification.
 const TEST_WAIT: Duration = Duration::from_secs(3);
-/// How long the ear rests before it tries again to connect, at first and at most.
+/// How long the listener waits before it connects again, at first and at most.
 const AWAY_MIN: Duration = Duration::from_millis(100);
 const AWAY_MAX: Duration = Duration::from_secs(5);
 
 /// How the two connections are made.
 #[derive(Clone)]
-pub(super) struct Dial {
-    pub(super) config: Config,
+pub(super) struct ListenerConfig {
+    pub(super) driver: Config,
     pub(super) tls: Option<Tls>,
     pub(super) channel: String,
-    /// Marks the notifications of this process, which has heard of them already.
-    pub(super) own: String,
+    /// Marks the notifications of this process, which has passed their hints on already.
+    pub(super) sender: String,
 }
 
 /// The channel of a schema.
@@ -40,8 +41,9 @@ pub(super) fn channel(schema: &str) -> String {
     format!("windlass_{schema}").chars().take(CHANNEL_BYTES_MAX).collect()
 }
 
-pub(super) fn hint(word: &str) -> Option<Wake> {
-    let (kind, rest) = word.split_at_checked(1)?;
+/// The hint that a part of a notification stands for.
+pub(super) fn hint(text: &str) -> Option<Wake> {
+    let (kind, rest) = text.split_at_checked(1)?;
     match kind {
         "s" => QueueName::new(rest).ok().map(Wake::Scheduled),
         "c" => rest.parse::<JobId>().ok().map(Wake::CancelAsked),
@@ -50,18 +52,20 @@ pub(super) fn hint(word: &str) -> Option<Wake> {
     }
 }
 
-pub(super) type Heard = mpsc::UnboundedReceiver<String>;
+pub(super) type Notifications = mpsc::UnboundedReceiver<String>;
 
-/// A connection, what it hears, and the task that drives it.
-pub(super) async fn open(dial: &Dial) -> Result<(Client, Heard, JoinHandle<()>), tokio_postgres::Error> {
+/// A connection, the notifications it receives, and the task that drives it.
+pub(super) async fn open(
+    config: &ListenerConfig,
+) -> Result<(Client, Notifications, JoinHandle<()>), tokio_postgres::Error> {
     let (tell, heard) = mpsc::unbounded_channel();
-    match &dial.tls {
+    match &config.tls {
         None => {
-            let (client, connection) = dial.config.connect(NoTls).await?;
+            let (client, connection) = config.driver.connect(NoTls).await?;
             Ok((client, heard, tokio::spawn(drive(connection, tell))))
         }
         Some(tls) => {
-            let (client, connection) = dial.config.connect(tls.clone()).await?;
+            let (client, connection) = config.driver.connect(tls.clone()).await?;
             Ok((client, heard, tokio::spawn(drive(connection, tell))))
         }
     }
@@ -74,17 +78,17 @@ where
 {
     while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
         if let AsyncMessage::Notification(heard) = message {
-            // The store has gone when nobody takes it.
+            // The store has gone when nothing receives it.
             let _ = tell.send(heard.payload().to_owned());
         }
     }
 }
 
-/// Listens until the store is dropped, and passes on what other processes say.
-pub(super) async fn hear(dial: Dial, store: Weak<Inner>) {
+/// Listens until the store is dropped, and passes on the hints of other processes.
+pub(super) async fn listen(config: ListenerConfig, store: Weak<Inner>) {
     let mut away = AWAY_MIN;
     while store.strong_count() > 0 {
-        match listen(&dial, &store, &mut away).await {
+        match listen_until_cut(&config, &store, &mut away).await {
             Ended::Pooled => {
                 tracing::warn!(
                     "notifications do not arrive: the connection seems to go through a transaction pooler; \
@@ -101,16 +105,16 @@ pub(super) async fn hear(dial: Dial, store: Weak<Inner>) {
 }
 
 enum Ended {
-    /// Its own word never came.
+    /// Its own notification never arrived.
     Pooled,
     /// The connection broke, or could not be made.
     Cut,
 }
 
-/// Whether a word sent to oneself arrives.
-pub(super) async fn is_heard(dial: &Dial) -> Result<bool, tokio_postgres::Error> {
-    let (client, mut heard, task) = open(dial).await?;
-    let answer = test(dial, &client, &mut heard).await;
+/// Whether a notification arrives that the listener sends to itself.
+pub(super) async fn notifications_arrive(config: &ListenerConfig) -> Result<bool, tokio_postgres::Error> {
+    let (client, mut heard, task) = open(config).await?;
+    let answer = test(config, &client, &mut heard).await;
     task.abort();
     Ok(matches!(answer?, Tested::Heard))
 }
@@ -122,24 +126,28 @@ enum Tested {
     Cut,
 }
 
-/// Listens, sends itself a word and waits for it.
-async fn test(dial: &Dial, client: &Client, heard: &mut Heard) -> Result<Tested, tokio_postgres::Error> {
-    client.batch_execute(&format!("listen {}", dial.channel)).await?;
-    notify(client, &dial.channel, &dial.own).await?;
-    let own_word = async {
+/// Listens, sends itself a notification and waits for it.
+async fn test(
+    config: &ListenerConfig,
+    client: &Client,
+    heard: &mut Notifications,
+) -> Result<Tested, tokio_postgres::Error> {
+    client.batch_execute(&format!("listen {}", config.channel)).await?;
+    notify(client, &config.channel, &config.sender).await?;
+    let own_notification = async {
         while let Some(text) = heard.recv().await {
-            if text == dial.own {
+            if text == config.sender {
                 return Tested::Heard;
             }
         }
         Tested::Cut
     };
-    Ok(tokio::time::timeout(TEST_WAIT, own_word).await.unwrap_or(Tested::Silent))
+    Ok(tokio::time::timeout(TEST_WAIT, own_notification).await.unwrap_or(Tested::Silent))
 }
 
-async fn listen(dial: &Dial, store: &Weak<Inner>, away: &mut Duration) -> Ended {
-    let Ok((client, mut heard, task)) = open(dial).await else { return Ended::Cut };
-    match test(dial, &client, &mut heard).await {
+async fn listen_until_cut(config: &ListenerConfig, store: &Weak<Inner>, away: &mut Duration) -> Ended {
+    let Ok((client, mut heard, task)) = open(config).await else { return Ended::Cut };
+    match test(config, &client, &mut heard).await {
         Ok(Tested::Heard) => {}
         Ok(Tested::Cut) | Err(_) => return Ended::Cut,
         Ok(Tested::Silent) => return Ended::Pooled,
@@ -157,17 +165,17 @@ async fn listen(dial: &Dial, store: &Weak<Inner>, away: &mut Duration) -> Ended 
             Err(_) => continue,
         };
         let Some(store) = store.upgrade() else { return Ended::Cut };
-        pass_on(&store, &dial.own, &text);
+        pass_on(&store, &config.sender, &text);
     }
 }
 
 fn pass_on(store: &Arc<Inner>, own: &str, text: &str) {
-    let mut words = text.split(' ');
-    if words.next() == Some(own) {
+    let mut parts = text.split(' ');
+    if parts.next() == Some(own) {
         return;
     }
-    for hint in words.filter_map(hint) {
-        // Nobody listening is no error.
+    for hint in parts.filter_map(hint) {
+        // It is no error if nothing in this process waits for hints.
         let _ = store.wakes.send(hint);
     }
 }

@@ -7,15 +7,15 @@
 
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::listen::Dial;
+use super::listen::ListenerConfig;
 
 /// How often the two are compared: on a busy pooler they may differ for a while.
 const ROUNDS: usize = 4;
 
 /// Looks, on two connections of its own.
-pub(super) async fn is_between(dial: &Dial) -> Result<bool, tokio_postgres::Error> {
-    let (one, _, one_task) = super::listen::open(dial).await?;
-    let (other, _, other_task) = super::listen::open(dial).await?;
+pub(super) async fn is_between(config: &ListenerConfig) -> Result<bool, tokio_postgres::Error> {
+    let (one, _, one_task) = super::listen::open(config).await?;
+    let (other, _, other_task) = super::listen::open(config).await?;
     let first = process(&one).await?;
     let mut shared = false;
     for _ in 0..ROUNDS {
@@ -29,7 +29,7 @@ pub(super) async fn is_between(dial: &Dial) -> Result<bool, tokio_postgres::Erro
 
 /// The server process that answers; asked without preparing anything.
 async fn process(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
-    let answer = client.simple_query("select pg_backend_pid()").await?;
+    let answer = client.simple_query("select pg_catalog.pg_backend_pid()").await?;
     Ok(answer.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,

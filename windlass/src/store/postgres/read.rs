@@ -1,22 +1,27 @@
 //! Reading. No statement looks at more rows than a page is worth, whatever the filter.
 
+use std::collections::HashMap;
+
 use super::Inner;
+use super::driver_row::Row;
 use super::fault::Fault;
-use super::link::Link;
-use super::row::Row;
-use super::rows::{self, Entry, Places};
+use super::job_rows::{self, JobColumns, JobRow};
+use super::lanes::Lane;
+use super::link::{Link, Parameter};
 use crate::error::{Error, Result as Answer};
 use crate::job::{
     AttemptId, AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State,
 };
-use crate::store::answer::Page;
+use crate::store::answer::{Counted, Page};
 use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
 use crate::time::Timestamp;
 
 /// How many rows one page or step looks at; rare matches among millions take several pages.
-pub(super) const SCAN_MAX: i64 = 10_000;
-/// How many whole jobs are fetched at once to be held against a filter.
-const FETCH_MAX: usize = 500;
+const SCAN_MAX: usize = 10_000;
+/// How many of them are looked at together.
+const CANDIDATES_MAX: usize = 500;
+/// How many whole jobs are fetched at once to be held against a filter: their payloads come along.
+const FETCH_MAX: usize = 64;
 
 /// The number that a cursor is.
 pub(super) fn numbered(cursor: Option<&Cursor>) -> Answer<Option<i64>> {
@@ -27,8 +32,23 @@ pub(super) fn numbered(cursor: Option<&Cursor>) -> Answer<Option<i64>> {
 
 /// What a scan found, and where to go on.
 pub(super) struct Found {
-    pub(super) entries: Vec<Entry>,
+    pub(super) rows: Vec<JobRow>,
     pub(super) next: Option<i64>,
+}
+
+/// A job that may match, as far as its row says.
+struct Candidate {
+    seq: i64,
+    lane: Lane,
+    created_at: Timestamp,
+}
+
+/// A job whose lane, time of submission and labels match, as far as the statements can tell.
+#[derive(Clone, Copy)]
+struct Likely {
+    seq: i64,
+    /// That its labels do is certain.
+    sure: bool,
 }
 
 /// Jobs that match, beyond a sequence: the oldest first, or the newest.
@@ -36,109 +56,169 @@ pub(super) async fn scan(
     link: &Link<'_>,
     store: &Inner,
     filter: &Filter,
-    from: i64,
+    mut from: i64,
     limit: usize,
     oldest_first: bool,
     now: Timestamp,
 ) -> Result<Found, Fault> {
-    let (candidates, last) = candidates(link, filter, from, oldest_first).await?;
-    let mut entries: Vec<Entry> = Vec::new();
-    for chunk in candidates.chunks(FETCH_MAX) {
-        let chunk = chunk.to_vec();
-        let rows = link.query(include_str!("sql/record_find.sql"), &[&chunk]).await?;
-        let mut found = store.entries(link, &rows, now).await?;
-        found.retain(|entry| filter.matches(&entry.job));
-        found.sort_by_key(|entry| if oldest_first { entry.seq } else { -entry.seq });
-        let room = limit - entries.len();
-        entries.extend(found.into_iter().take(room));
-        if entries.len() == limit {
-            let next = entries.last().map(|entry| entry.seq);
-            return Ok(Found { entries, next });
+    let mut rows: Vec<JobRow> = Vec::new();
+    for _ in 0..SCAN_MAX / CANDIDATES_MAX {
+        let candidates = candidates(link, filter, from, CANDIDATES_MAX, oldest_first).await?;
+        let last = candidates.last().map(|candidate| candidate.seq);
+        let was_last = candidates.len() < CANDIDATES_MAX;
+        let likely = likely(link, store, filter, candidates).await?;
+        // A page of few jobs does not fetch many.
+        for some in likely.chunks(limit.clamp(1, FETCH_MAX)) {
+            let some: Vec<i64> = some.iter().map(|likely| likely.seq).collect();
+            let read = link.query(include_str!("sql/get_job.sql"), &[&some]).await?;
+            let mut found = store.job_rows(link, &read, now).await?;
+            found.retain(|row| filter.matches(&row.entry.job));
+            found.sort_by_key(|row| if oldest_first { row.entry.sequence } else { -row.entry.sequence });
+            rows.extend(found.into_iter().take(limit - rows.len()));
+            if rows.len() == limit {
+                let next = rows.last().map(|row| row.entry.sequence);
+                return Ok(Found { rows, next });
+            }
+        }
+        match last.filter(|_| !was_last) {
+            None => return Ok(Found { rows, next: None }),
+            Some(last) => from = last,
         }
     }
-    Ok(Found { entries, next: last })
+    Ok(Found { rows, next: Some(from) })
 }
 
-/// The sequences of jobs that may match, and where to go on if there may be more.
+/// The next `most` jobs that may match, by the index that fits the filter best.
 async fn candidates(
     link: &Link<'_>,
     filter: &Filter,
     from: i64,
+    most: usize,
     oldest_first: bool,
-) -> Result<(Vec<i64>, Option<i64>), Fault> {
-    // No text here can hold NUL, and no schedule has it in its name.
-    if filter.schedule.as_ref().is_some_and(|name| name.contains('\0')) {
-        return Ok((Vec::new(), None));
-    }
-    let queue = filter.queue.as_ref().map(|queue| queue.as_str());
-    let job_type = filter.job_type.as_ref().map(|name| name.as_str());
+) -> Result<Vec<Candidate>, Fault> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
     let workflow = filter.workflow.map(|id| id.as_uuid());
-    let created_from = filter.created_from.map(Timestamp::as_micros);
-    let created_before = filter.created_before.map(Timestamp::as_micros);
     let states: Vec<i16> = filter.states.iter().map(|state| i16::from(state.number())).collect();
     let is = |wanted: fn(State) -> bool| !states.is_empty() && filter.states.iter().all(|state| wanted(*state));
-    let statement = if workflow.is_some() {
-        include_str!("sql/scan_workflow.sql")
+    let mut parameters: Vec<Parameter<'_>> = vec![&from, &most];
+    let statement = if let Some(workflow) = &workflow {
+        parameters.push(workflow);
+        match oldest_first {
+            true => include_str!("sql/list_oldest_workflow.sql"),
+            false => include_str!("sql/list_newest_workflow.sql"),
+        }
+    } else if let Some(schedule) = &filter.schedule {
+        // No text of PostgreSQL can hold NUL, and no schedule has it in its name.
+        if schedule.contains('\0') {
+            return Ok(Vec::new());
+        }
+        parameters.push(schedule);
+        match oldest_first {
+            true => include_str!("sql/list_oldest_schedule.sql"),
+            false => include_str!("sql/list_newest_schedule.sql"),
+        }
     } else if is(|state| state.is_terminal() && state != State::Completed) {
-        if oldest_first { include_str!("sql/scan_dead_up.sql") } else { include_str!("sql/scan_dead_down.sql") }
+        parameters.push(&states);
+        match oldest_first {
+            true => include_str!("sql/list_oldest_unsuccessful.sql"),
+            false => include_str!("sql/list_newest_unsuccessful.sql"),
+        }
     } else if is(|state| !state.is_terminal()) {
-        if oldest_first { include_str!("sql/scan_open_up.sql") } else { include_str!("sql/scan_open_down.sql") }
-    } else if oldest_first {
-        include_str!("sql/scan_job_up.sql")
+        match oldest_first {
+            true => include_str!("sql/list_oldest_unfinished.sql"),
+            false => include_str!("sql/list_newest_unfinished.sql"),
+        }
     } else {
-        include_str!("sql/scan_job_down.sql")
+        match oldest_first {
+            true => include_str!("sql/list_oldest.sql"),
+            false => include_str!("sql/list_newest.sql"),
+        }
     };
-    let rows = link
-        .query(
-            statement,
-            &[
-                &from,
-                &SCAN_MAX,
-                &queue,
-                &job_type,
-                &created_from,
-                &created_before,
-                &filter.schedule.as_deref(),
-                &workflow,
-                &states,
-                &oldest_first,
-            ],
-        )
-        .await?;
-    let seqs = rows.iter().filter_map(|row| row.get::<_, Option<i64>>(0)).collect();
-    let last = rows.first().and_then(|row| row.get::<_, Option<i64>>(1));
-    Ok((seqs, last))
+    let rows = link.query(statement, &parameters).await?;
+    let candidate = |row: &Row| Candidate {
+        seq: row.get("seq"),
+        lane: row.get("lane"),
+        created_at: job_rows::time(row.get("created_at")),
+    };
+    Ok(rows.iter().map(candidate).collect())
+}
+
+/// Those candidates whose queue, type, time of submission and labels match.
+async fn likely(
+    link: &Link<'_>,
+    store: &Inner,
+    filter: &Filter,
+    candidates: Vec<Candidate>,
+) -> Result<Vec<Likely>, Fault> {
+    let lanes: Vec<Lane> = candidates.iter().map(|candidate| candidate.lane).collect();
+    store.lanes.learn_lanes(link, &lanes).await?;
+    let mut wanted: HashMap<Lane, bool> = HashMap::new();
+    for lane in lanes {
+        wanted.entry(lane).or_insert_with(|| {
+            store.lanes.name(lane).is_some_and(|(queue, job_type)| {
+                filter.queue.as_ref().is_none_or(|wanted| *wanted == queue)
+                    && filter.job_type.as_ref().is_none_or(|wanted| *wanted == job_type)
+            })
+        });
+    }
+    let fits = |candidate: &Candidate| {
+        wanted.get(&candidate.lane).is_some_and(|wanted| *wanted)
+            && filter.created_from.is_none_or(|from| candidate.created_at >= from)
+            && filter.created_before.is_none_or(|before| candidate.created_at < before)
+    };
+    let seqs = candidates.iter().filter(|candidate| fits(candidate)).map(|candidate| candidate.seq).collect();
+    labelled(link, filter, seqs).await
+}
+
+/// Those of these jobs that have the tags, the correlation id and the failure's code that are asked for, in order.
+async fn labelled(link: &Link<'_>, filter: &Filter, seqs: Vec<i64>) -> Result<Vec<Likely>, Fault> {
+    let asked: Vec<&String> = [&filter.correlation_id, &filter.code].into_iter().flatten().collect();
+    if (asked.is_empty() && filter.tags.is_empty()) || seqs.is_empty() {
+        return Ok(seqs.into_iter().map(|seq| Likely { seq, sure: true }).collect());
+    }
+    // No text of PostgreSQL can hold NUL.
+    let tags = filter.tags.iter().flat_map(|(key, value)| [key, value]);
+    if asked.into_iter().chain(tags).any(|text| text.contains('\0')) {
+        return Ok(seqs.into_iter().map(|seq| Likely { seq, sure: false }).collect());
+    }
+    let (keys, values): (Vec<&str>, Vec<&str>) =
+        filter.tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).unzip();
+    let (correlation_id, code) = (filter.correlation_id.as_deref(), filter.code.as_deref());
+    let sql = include_str!("sql/list_labelled.sql");
+    let rows = link.query(sql, &[&seqs, &keys, &values, &correlation_id, &code]).await?;
+    let doubtful: HashMap<i64, bool> = rows.iter().map(|row| (row.get("seq"), row.get("doubtful"))).collect();
+    let matching = seqs.into_iter().filter_map(|seq| Some((seq, *doubtful.get(&seq)?)));
+    Ok(matching.map(|(seq, doubtful)| Likely { seq, sure: !doubtful }).collect())
 }
 
 impl Inner {
     /// Rows of the view `record` as jobs.
-    pub(super) async fn entries(&self, link: &Link<'_>, rows: &[Row], now: Timestamp) -> Result<Vec<Entry>, Fault> {
+    async fn job_rows(&self, link: &Link<'_>, rows: &[Row], now: Timestamp) -> Result<Vec<JobRow>, Fault> {
         let lanes: Vec<i32> = rows.iter().map(|row| row.get("lane")).collect();
         self.lanes.learn_lanes(link, &lanes).await?;
-        let Some(at) = rows.first().map(Places::of) else { return Ok(Vec::new()) };
-        rows.iter().map(|row| rows::entry(row, &at, &self.lanes, now)).collect()
+        let Some(columns) = rows.first().map(JobColumns::of) else { return Ok(Vec::new()) };
+        rows.iter().map(|row| job_rows::job_row(row, &columns, &self.lanes, now)).collect()
     }
 
-    async fn find_entries(&self, link: &Link<'_>, ids: &[JobId]) -> Result<(Vec<Entry>, Timestamp), Fault> {
+    async fn find_rows(&self, link: &Link<'_>, ids: &[JobId]) -> Result<(Vec<JobRow>, Timestamp), Fault> {
         let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
-        let seqs = self.sequences(link, &ids).await?;
-        let rows = link.query(include_str!("sql/find.sql"), &[&self.given_time(), &seqs, &ids]).await?;
-        let now = rows.first().map_or(Timestamp::EPOCH, |row| rows::time(row.get("now")));
-        Ok((self.entries(link, &rows, now).await?, now))
+        let seqs = self.sequences(&ids);
+        let rows = link.query(include_str!("sql/find_jobs.sql"), &[&self.given_time(), &seqs, &ids]).await?;
+        let now = rows.first().map_or(Timestamp::EPOCH, |row| job_rows::time(row.get("now")));
+        Ok((self.job_rows(link, &rows, now).await?, now))
     }
 
     pub(super) async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>, Fault> {
         let link = self.link().await?;
-        let (entries, _) = self.find_entries(&link, ids).await?;
-        let found: std::collections::HashMap<JobId, JobRecord> =
-            entries.into_iter().map(|entry| (entry.job.id, entry.job)).collect();
+        let (rows, _) = self.find_rows(&link, ids).await?;
+        let found: HashMap<JobId, JobRecord> = rows.into_iter().map(|row| (row.entry.job.id, row.entry.job)).collect();
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
-    async fn known(&self, link: &Link<'_>, id: JobId) -> Result<(Entry, Timestamp), Fault> {
-        let (mut entries, now) = self.find_entries(link, &[id]).await?;
-        let entry = entries.pop().ok_or_else(|| Error::no_such_job(id))?;
-        Ok((entry, now))
+    async fn known(&self, link: &Link<'_>, id: JobId) -> Result<(JobRow, Timestamp), Fault> {
+        let (mut rows, now) = self.find_rows(link, &[id]).await?;
+        let row = rows.pop().ok_or_else(|| Error::no_such_job(id))?;
+        Ok((row, now))
     }
 
     pub(super) async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>, Fault> {
@@ -148,10 +228,10 @@ impl Inner {
         let now = self.read_clock(&link).await?;
         let found = scan(&link, self, &query.filter, before, limit, false, now).await?;
         let next = found.next.map(|seq| Cursor(seq.to_string()));
-        Ok(Page { items: found.entries.into_iter().map(|entry| entry.job).collect(), next })
+        Ok(Page { items: found.rows.into_iter().map(|row| row.entry.job).collect(), next })
     }
 
-    pub(super) async fn count(&self, filter: &Filter, cap: u64) -> Result<u64, Fault> {
+    pub(super) async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted, Fault> {
         let plain = Filter { states: filter.states.clone(), queue: filter.queue.clone(), ..Filter::default() };
         if *filter == plain {
             let queues = self.tallies().await?;
@@ -161,66 +241,96 @@ impl Inner {
                 let states = State::ALL.into_iter().filter(wanted);
                 states.map(|state| queue.states[usize::from(state.number())]).sum::<u64>()
             });
-            return Ok(count.sum::<u64>().min(cap));
+            return Ok(Counted::kept(count.sum(), cap));
         }
         let link = self.link().await?;
         let now = self.read_clock(&link).await?;
-        let (mut count, mut from) = (0, 0);
-        while count < cap {
-            let room = usize::try_from(cap - count).unwrap_or(usize::MAX).min(PAGE_MAX);
-            let found = scan(&link, self, filter, from, room, true, now).await?;
-            count += found.entries.len() as u64;
-            match found.next {
-                None => break,
-                Some(next) => from = next,
-            }
+        let mut counted = Counted::default();
+        let mut from = 0;
+        while counted.count < cap && counted.looked < looked_max {
+            let most = usize::try_from(looked_max - counted.looked).unwrap_or(usize::MAX).min(CANDIDATES_MAX);
+            let candidates = candidates(&link, filter, from, most, true).await?;
+            counted.looked += candidates.len() as u64;
+            let last = candidates.last().map(|candidate| candidate.seq).filter(|_| candidates.len() == most);
+            let likely = likely(&link, self, filter, candidates).await?;
+            counted.count += self.count_among(&link, filter, &likely, now).await?;
+            let Some(last) = last else {
+                return Ok(Counted { count: counted.count.min(cap), capped: counted.count >= cap, ..counted });
+            };
+            from = last;
+        }
+        Ok(Counted { count: counted.count.min(cap), capped: true, ..counted })
+    }
+
+    /// How many of these jobs match. Whole jobs are fetched only for what the statements have not looked at.
+    async fn count_among(
+        &self,
+        link: &Link<'_>,
+        filter: &Filter,
+        likely: &[Likely],
+        now: Timestamp,
+    ) -> Result<u64, Fault> {
+        let both = filter.workflow.is_some() && filter.schedule.is_some();
+        let asks_more = !filter.states.is_empty() || filter.ended_before.is_some() || both;
+        let (open, sure): (Vec<Likely>, Vec<Likely>) = likely.iter().partition(|likely| asks_more || !likely.sure);
+        let open: Vec<i64> = open.iter().map(|likely| likely.seq).collect();
+        let mut count = sure.len() as u64;
+        for some in open.chunks(FETCH_MAX) {
+            let rows = link.query(include_str!("sql/get_job.sql"), &[&some.to_vec()]).await?;
+            let found = self.job_rows(link, &rows, now).await?;
+            count += found.iter().filter(|row| filter.matches(&row.entry.job)).count() as u64;
         }
         Ok(count)
     }
 
     pub(super) async fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>, Fault> {
         let link = self.link().await?;
-        let (entry, _) = self.known(&link, id).await?;
-        let rows = link.query(include_str!("sql/attempt_list.sql"), &[&entry.seq]).await?;
-        let closed: Result<Vec<_>, Fault> = rows.iter().map(|row| rows::attempt(row, id)).collect();
+        let (job, _) = self.known(&link, id).await?;
+        let rows = link.query(include_str!("sql/list_attempts.sql"), &[&job.entry.sequence]).await?;
+        let closed: Result<Vec<_>, Fault> = rows.iter().map(|row| job_rows::attempt(row, id)).collect();
         let mut attempts = closed?;
-        attempts.extend(entry.last_attempt());
-        attempts.extend(entry.job.open_attempt());
-        // The job may have moved on between the two statements; what was closed then is told as closed.
+        attempts.extend(job.last_attempt());
+        attempts.extend(job.entry.job.open_attempt());
+        // The job may have moved on between the two statements: an attempt that is there as closed is not open.
         attempts.dedup_by_key(|attempt| attempt.lease_version);
         Ok(attempts)
     }
 
     pub(super) async fn logs(&self, id: JobId) -> Result<Vec<LogLine>, Fault> {
         let link = self.link().await?;
-        let (entry, _) = self.known(&link, id).await?;
-        let rows = link.query(include_str!("sql/log_list.sql"), &[&entry.seq]).await?;
+        let (job, _) = self.known(&link, id).await?;
+        let rows = link.query(include_str!("sql/list_logs.sql"), &[&job.entry.sequence]).await?;
         let line = |row: &Row| LogLine {
-            attempt: AttemptId::of(id, u64::try_from(row.get::<_, i64>(0)).unwrap_or_default()),
-            at: rows::time(row.get(1)),
-            text: row.get(2),
+            attempt: AttemptId::of(id, u64::try_from(row.get::<_, i64>("version")).unwrap_or_default()),
+            at: job_rows::time(row.get("at")),
+            text: row.get("text"),
         };
         Ok(rows.iter().map(line).collect())
     }
 
     pub(super) async fn explain(&self, id: JobId) -> Result<Explanation, Fault> {
         let link = self.link().await?;
-        let (entry, now) = self.known(&link, id).await?;
+        let (JobRow { entry, .. }, now) = self.known(&link, id).await?;
         let job = &entry.job;
         let queue = job.spec.queue.as_str();
         let most = i64::try_from(EXPLAIN_SCAN_MAX).unwrap_or(i64::MAX);
-        let rows = link.query(include_str!("sql/queue_paused.sql"), &[&queue]).await?;
-        let paused = rows.first().is_some_and(|row| row.get(0));
+        let rows = link.query(include_str!("sql/is_paused.sql"), &[&queue]).await?;
+        let paused = rows.first().is_some_and(|row| row.get("paused"));
         let mut around = Circumstances { paused, ..Circumstances::default() };
         if job.state == State::Pending {
-            let rows = link.query(include_str!("sql/edge_waits.sql"), &[&entry.seq, &most, &entry.waits.any]).await?;
-            around.waits_for = rows.iter().map(|row| JobId::from_uuid(row.get(0))).collect();
+            let rows = link
+                .query(
+                    include_str!("sql/list_unfinished_dependencies.sql"),
+                    &[&entry.sequence, &most, &entry.waits.any],
+                )
+                .await?;
+            around.waits_for = rows.iter().map(|row| JobId::from_uuid(row.get("id"))).collect();
         }
         let priority = i16::from(job.effective_priority().number());
-        let parameters: [super::link::Parameter<'_>; 6] =
-            [&now.as_micros(), &queue, &priority, &job.position.as_micros(), &entry.seq, &most];
-        let rows = link.query(include_str!("sql/ahead.sql"), &parameters).await?;
-        around.ahead = rows.first().map_or(0, |row| usize::try_from(row.get::<_, i64>(0)).unwrap_or_default());
+        let parameters: [Parameter<'_>; 6] =
+            [&now.as_micros(), &queue, &priority, &job.position.as_micros(), &entry.sequence, &most];
+        let rows = link.query(include_str!("sql/count_ahead.sql"), &parameters).await?;
+        around.ahead = rows.first().map_or(0, |row| usize::try_from(row.get::<_, i64>("ahead")).unwrap_or_default());
         for worker in self.live_workers(&link).await? {
             worker.tell(job, &mut around);
         }

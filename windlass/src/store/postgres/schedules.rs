@@ -1,127 +1,82 @@
-//! Recurring work: which schedules are due is the core's to say; here they are stored, and their firings.
+//! Recurring work: which slots are due and what they make is the rules' to say; here schedules are stored.
 
 use serde::{Deserialize, Serialize};
 
 use super::Inner;
 use super::fault::Fault;
-use super::plan::Origin;
-use super::rows;
-use super::unit::Unit;
-use crate::job::{
-    Dependency, DependencyKind, DependsOn, Firing, JobId, JobOptions, JobSpec, JobType, Payload, Priority, QueueName,
-};
-use crate::schedule::{LastJob, Missed, Overlap, Plan, ScheduleRecord, ScheduleSpec, Timing};
-use crate::store::answer::{ActRecord, ScheduleEdited};
-use crate::store::request::{PAGE_MAX, ScheduleChange, ScheduleEdit};
+use super::job_rows;
+use super::link::{Link, Parameter};
+use super::transaction::Transaction;
+use crate::job::{JobId, JobOptions, JobSpec, JobType, Payload, Priority, QueueName};
+use crate::schedule::{FiringError, Missed, Overlap, ScheduleRecord, ScheduleSpec, Timing};
+use crate::store::answer::ScheduleEdited;
+use crate::store::request::{PAGE_MAX, ScheduleEdit};
+use crate::store::rules;
 use crate::time::Timestamp;
-use crate::workflow::Submission;
 
-impl Unit<'_> {
+impl Transaction<'_> {
     pub(super) async fn edit_schedule(
         &mut self,
         edit: &ScheduleEdit,
         by: Option<&str>,
     ) -> Result<ScheduleEdited, Fault> {
-        let (name, now) = (edit.name(), self.now);
-        let ScheduleChange { act, schedule, fires, deletes } = edit.decide(self.schedule(name).await?, now)?;
-        let job = if fires { Some(self.fire(name, schedule.spec.job.clone(), now).await?) } else { None };
-        if deletes {
-            self.link.execute(include_str!("sql/schedule_delete.sql"), &[&name]).await?;
-        } else {
-            self.put_schedule(&schedule).await?;
-        }
-        let (by, act, target) = (by.map(str::to_owned), act.to_owned(), format!("schedule {name}"));
-        self.record_act(&ActRecord { at: now, by, act, target, changed: 1, why: None }).await?;
-        Ok(ScheduleEdited { schedule, job })
-    }
-
-    async fn schedule(&self, name: &str) -> Result<Option<ScheduleRecord>, Fault> {
-        // No text here can hold NUL, and no name does.
-        if name.contains('\0') {
-            return Ok(None);
-        }
-        let rows = self.link.query(include_str!("sql/schedule_find.sql"), &[&name]).await?;
-        rows.first().map(|row| read(row.get(0))).transpose()
-    }
-
-    async fn put_schedule(&self, schedule: &ScheduleRecord) -> Result<(), Fault> {
-        let next_at = schedule.next_at.map(Timestamp::as_micros);
-        let parameters: [super::link::Parameter<'_>; 4] =
-            [&schedule.spec.name, &next_at, &schedule.paused, &text(schedule)];
-        self.link.execute(include_str!("sql/schedule_put.sql"), &parameters).await?;
-        Ok(())
+        let stored = get(&self.link, edit.name()).await?;
+        let mut working = self.working();
+        let edited = self.run(&mut working, |set| rules::edit_schedule(set, stored.as_ref(), edit, by)).await?;
+        self.flush(working).await?;
+        Ok(edited)
     }
 
     /// Fires what is due; gives how many jobs that made.
     pub(super) async fn fire_schedules(&mut self, limit: usize) -> Result<usize, Fault> {
-        let rows = self.link.query(include_str!("sql/schedule_due.sql"), &[&self.now.as_micros()]).await?;
+        let rows = self.link.query(include_str!("sql/list_due_schedules.sql"), &[&self.now.as_micros()]).await?;
+        let due: Result<Vec<ScheduleRecord>, Fault> = rows.iter().map(|row| read(row.get("record"))).collect();
+        let due = due?;
+        let mut working = self.working();
+        let last_jobs: Vec<JobId> = due.iter().filter_map(|schedule| schedule.last_job).collect();
+        self.load_jobs(&mut working, &last_jobs).await?;
         let mut fired = 0;
-        for row in &rows {
+        for schedule in due {
             if fired >= limit {
                 break;
             }
-            fired += self.fire_schedule(read(row.get(0))?).await?;
+            fired += self.run(&mut working, |set| rules::fire(set, &schedule)).await?;
         }
+        self.flush(working).await?;
         Ok(fired)
     }
+}
 
-    async fn fire_schedule(&mut self, mut schedule: ScheduleRecord) -> Result<usize, Fault> {
-        self.load(schedule.last_job).await?;
-        let Plan { fire, next_at } = schedule.plan(self.last_job(&schedule), self.now);
-        let before = schedule.clone();
-        let mut previous = schedule.last_job;
-        let count = fire.len();
-        let mut made = 0;
-        for one in fire {
-            let mut spec = schedule.spec.job.clone();
-            let waits = previous.filter(|_| one.after_previous);
-            let after = |job| Dependency { on: DependsOn::Job(job), kind: DependencyKind::AfterAll };
-            spec.depends_on = waits.map(after).into_iter().collect();
-            // A template is checked when it is stored, so only a lifetime shorter than its own delay could fail.
-            let job = match self.fire(&schedule.spec.name, spec, one.slot).await {
-                Ok(job) => job,
-                Err(Fault::Said(_)) => continue,
-                Err(fault) => return Err(fault),
-            };
-            previous = Some(job);
-            schedule.fired(one.slot, job);
-            made += 1;
-        }
-        debug_assert!(made <= count);
-        schedule.next_at = next_at;
-        if schedule != before {
-            self.put_schedule(&schedule).await?;
-        }
-        Ok(made)
+async fn get(link: &Link<'_>, name: &str) -> Result<Option<ScheduleRecord>, Fault> {
+    // No text of PostgreSQL can hold NUL, and no name does.
+    if name.contains('\0') {
+        return Ok(None);
     }
+    let rows = link.query(include_str!("sql/get_schedule.sql"), &[&name]).await?;
+    rows.first().map(|row| read(row.get("record"))).transpose()
+}
 
-    fn last_job(&self, schedule: &ScheduleRecord) -> LastJob {
-        match schedule.last_job.map(|id| self.by_id(id)) {
-            None => LastJob::None,
-            Some(None) => LastJob::Gone,
-            Some(Some(entry)) => match entry.job.completed_at {
-                Some(at) => LastJob::Ended { at },
-                None => LastJob::Unfinished { state: entry.job.state },
-            },
-        }
-    }
+pub(super) async fn put(link: &Link<'_>, schedule: &ScheduleRecord) -> Result<(), Fault> {
+    let next_at = schedule.next_at.map(Timestamp::as_micros);
+    let parameters: [Parameter<'_>; 4] = [&schedule.spec.name, &next_at, &schedule.paused, &text(schedule)];
+    link.execute(include_str!("sql/put_schedule.sql"), &parameters).await?;
+    Ok(())
+}
 
-    async fn fire(&mut self, schedule: &str, spec: JobSpec, slot: Timestamp) -> Result<JobId, Fault> {
-        let firing = Firing { schedule: schedule.to_owned(), slot };
-        let origin = Origin { firing: Some(firing), ..Origin::default() };
-        let made = self.insert_from(&Submission::new(vec![spec])?, &origin).await?;
-        Ok(made[0].id)
-    }
+pub(super) async fn delete(link: &Link<'_>, name: &str) -> Result<(), Fault> {
+    link.execute(include_str!("sql/delete_schedule.sql"), &[&name]).await?;
+    Ok(())
 }
 
 impl Inner {
     pub(super) async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>, Fault> {
         let link = self.link().await?;
         let limit = i64::try_from(limit.min(PAGE_MAX)).unwrap_or(i64::MAX);
-        // No text here can hold NUL. No name does either, so what follows a text up to its NUL is what follows the text.
+        // No text of PostgreSQL can hold NUL. No name does either, so the names after a text are those after its part up
+        // to the NUL.
         let after = after.map(|text| text.split('\0').next().unwrap_or_default());
-        let rows = link.query(include_str!("sql/schedule_list.sql"), &[&after, &limit]).await?;
-        rows.iter().map(|row| read(row.get(0))).collect()
+        let rows = link.query(include_str!("sql/list_schedules.sql"), &[&after, &limit]).await?;
+        rows.iter().map(|row| read(row.get("record"))).collect()
     }
 }
 
@@ -147,11 +102,12 @@ struct ScheduleText {
     last_slot: Option<Timestamp>,
     last_job: Option<JobId>,
     fired: u64,
+    last_error: Option<FiringError>,
 }
 
 fn text(schedule: &ScheduleRecord) -> String {
     let ScheduleSpec { name, timing, missed, overlap, job, from_code } = schedule.spec.clone();
-    rows::json(&ScheduleText {
+    job_rows::json(&ScheduleText {
         name,
         timing,
         missed,
@@ -171,6 +127,7 @@ fn text(schedule: &ScheduleRecord) -> String {
         last_slot: schedule.last_slot,
         last_job: schedule.last_job,
         fired: schedule.fired,
+        last_error: schedule.last_error.clone(),
     })
 }
 
@@ -189,5 +146,6 @@ fn read(text: &str) -> Result<ScheduleRecord, Fault> {
         last_slot: stored.last_slot,
         last_job: stored.last_job,
         fired: stored.fired,
+        last_error: stored.last_error,
     })
 }

@@ -1,7 +1,7 @@
 //! sqlx's transactions (features `sqlx-0_8` and `sqlx-0_9`), of PostgreSQL:
 //! `client.enqueue(job).in_tx(&mut tx).await` and `cx.complete_in_tx(&mut tx, &result).await`.
 //!
-//! Both drivers speak the server's binary format. So the store's own one writes the parameters and reads the rows, the
+//! Both drivers use the server's binary format. So the store's own driver writes the parameters and reads the rows, the
 //! statements stay the same, and sqlx only carries the bytes on its connection.
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use bytes::BytesMut;
 use tokio::sync::Mutex;
 use tokio_postgres::types::{IsNull, Type};
 
+use super::driver_row::{Received, Row};
 use super::fault::Fault;
 use super::in_tx::{Awaited, enqueue_on, settle_on};
 use super::link::{Parameter, UsersTransaction};
-use super::row::{Received, Row};
 use crate::error::Result;
 use crate::job::Settlement;
 use crate::store::Store;

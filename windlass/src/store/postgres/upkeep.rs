@@ -2,33 +2,24 @@
 //!
 //! Each kind is written before the next is looked for, so that statements see what has happened.
 //! Every worker asks for it every second, so it first looks without a lock, and takes its turn only if there is work.
-//! Where looking is slow, because dead rows cannot be vacuumed away, it begins where it came to before ([`floors`](super::floors)).
+//! Where looking is slow, because dead rows cannot be vacuumed away, it begins where the last step ended
+//! ([`UpkeepProgress`](super::upkeep_progress::UpkeepProgress)).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Inner;
+use super::events::EventRow;
 use super::fault::Fault;
-use super::floors::Floor;
-use super::lanes::Lane;
-use super::row::Row;
-use super::rows;
-use super::unit::{EVENT_PRUNED, Unit};
-use crate::job::{JobRecord, Outcome, State, Verdict};
+use super::job_rows;
+use super::link::Parameter;
+use super::transaction::Transaction;
+use super::upkeep_progress::DueFrom;
+use super::working::Working;
+use crate::job::{JobId, State};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
-
-/// Where upkeep's own floor is kept, among those of lanes, whose numbers begin at 1: the ends of jobs in each terminal
-/// state, then the expiries of leases.
-const UPKEEP: Lane = 0;
-const LEASES: usize = 4;
-/// Where the floor of folding events is kept, in the first place.
-const EVENTS: Lane = -1;
-/// How often upkeep looks lane by lane for jobs that have lived for the standard lifetime of seven days: there may be
-/// many lanes.
-const BY_LANE_EVERY: Duration = Duration::from_secs(10);
-/// How long upkeep may go without looking from the very front, where that is slow.
-const SWEEP_MAX: Duration = Duration::from_secs(30);
+use crate::store::rules::{self, Missing};
 
 /// How many of the newest numbers of events are kept apart; what is older is folded into sums.
 const EVENTS_KEPT: i64 = 10_000;
@@ -37,209 +28,172 @@ const FOLD_MAX: i64 = 20_000;
 
 impl Inner {
     pub(super) async fn upkeep(self: &Arc<Self>, request: &Upkeep) -> Result<UpkeepReport, Fault> {
-        let floor = self.floors.begin(UPKEEP, SWEEP_MAX);
-        let by_lane = self.looks_by_lane();
+        // A test's clock goes by days between two steps, so there every look is a full one: the time after which one is due
+        // goes by another clock.
+        let from = if self.clock.is_some() { DueFrom::default() } else { self.progress.begin() };
+        let by_lane = self.clock.is_some() || self.progress.looks_by_lane();
         let begun = Instant::now();
-        let (due, mut came) = self.has_upkeep(request, &floor, by_lane).await?;
+        let (is_due, mut until) = self.has_upkeep(request, &from, by_lane).await?;
         let cost = begun.elapsed();
-        let report = match due {
-            false => UpkeepReport::default(),
-            true => super::in_unit!(self, unit, unit.upkeep(request, &floor, &mut came, by_lane).await)?,
+        let report = if is_due {
+            let mut tx = self.transaction().await?;
+            let report = tx.upkeep(request, &from, &mut until, by_lane).await;
+            tx.finish(report).await?
+        } else {
+            UpkeepReport::default()
         };
-        self.floors.end(UPKEEP, &floor, cost, came, false);
+        self.progress.end(&from, cost, &until);
         if report.lifetimes > 0 {
-            // Where some have ended there may be more.
-            self.looked_by_lane.lock().expect("nobody panics while holding it").take();
+            self.progress.look_by_lane_again();
         }
         Ok(report)
     }
 
-    /// Whether to look lane by lane this time. A test's clock goes by days, so there it is always time.
-    fn looks_by_lane(&self) -> bool {
-        let mut last = self.looked_by_lane.lock().expect("nobody panics while holding it");
-        let looks = self.clock.is_some() || last.is_none_or(|at| at.elapsed() >= BY_LANE_EVERY);
-        if looks {
-            *last = Some(Instant::now());
-        }
-        looks
-    }
-
-    /// Whether there is anything to do, and up to where there is nothing if not.
-    async fn has_upkeep(&self, request: &Upkeep, floor: &Floor, by_lane: bool) -> Result<(bool, Floor), Fault> {
+    /// Whether there is anything to do, and up to where nothing is left if not.
+    async fn has_upkeep(&self, request: &Upkeep, from: &DueFrom, by_lane: bool) -> Result<(bool, DueFrom), Fault> {
         let link = self.link().await?;
-        let floor = floor.to_vec();
-        let live = rows::micros(WORKER_LIVE);
+        let live = job_rows::micros(WORKER_LIVE);
         let (states, kept) = horizons(&request.retention);
-        let events = self.floors.begin(EVENTS, SWEEP_MAX)[0];
-        let parameters: [super::link::Parameter<'_>; 8] =
-            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &floor, &events, &by_lane];
-        let rows = link.query(include_str!("sql/upkeep_due.sql"), &parameters).await?;
-        let row = rows.first().ok_or_else(|| rows::corrupt("no answer"))?;
-        let now: i64 = row.get(1);
-        let mut came = Floor::default();
+        let (ends, events) = (from.ends.to_vec(), self.progress.events());
+        let parameters: [Parameter<'_>; 9] =
+            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &ends, &events, &by_lane, &from.leases];
+        let rows = link.query(include_str!("sql/has_upkeep.sql"), &parameters).await?;
+        let row = rows.first().ok_or_else(|| job_rows::corrupt("no answer"))?;
+        let now: i64 = row.get("now");
+        let mut until = DueFrom { leases: now, ..DueFrom::default() };
         for (state, kept) in states.into_iter().zip(kept) {
-            came[place(state)] = now - kept;
+            until.set_end(state, now - kept);
         }
-        came[LEASES] = now;
-        Ok((row.get(0), came))
+        Ok((row.get("due"), until))
     }
 }
 
 /// The states that are pruned, and how long each is kept.
 fn horizons(retention: &Retention) -> (Vec<i16>, Vec<i64>) {
     let kept = State::ALL.into_iter().filter_map(|state| Some((state, retention.of(state)?)));
-    kept.map(|(state, kept)| (i16::from(state.number()), rows::micros(kept))).unzip()
+    kept.map(|(state, kept)| (i16::from(state.number()), job_rows::micros(kept))).unzip()
 }
 
 fn many(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The place of a terminal state in upkeep's floor.
-fn place(state: i16) -> usize {
-    usize::try_from(state - i16::from(State::Completed.number())).unwrap_or_default().min(LEASES - 1)
+/// A kind of thing that is due by itself.
+#[derive(Clone, Copy)]
+enum Due {
+    /// S15: in any state, held or not.
+    Lifetimes { by_lane: bool },
+    /// S10, S11 and S14: leases that were not settled in time.
+    Leases,
 }
 
-/// How far retention came that could not remove everything: each state to the last end that it took, and what it did not
-/// come to nowhere. Takes states and ends, in order.
-fn came_to(taken: impl Iterator<Item = (i16, i64)>, came: &mut Floor) {
-    came[..LEASES].fill(0);
-    for (state, ended) in taken {
-        came[place(state)] = ended;
-    }
-}
-
-impl Unit<'_> {
-    /// Does it, beginning at a floor, and says how far it came.
+impl Transaction<'_> {
+    /// Does what is due `from` these moments on, and lowers `until` to the moments up to which nothing is left.
     async fn upkeep(
         &mut self,
         request: &Upkeep,
-        floor: &Floor,
-        came: &mut Floor,
+        from: &DueFrom,
+        until: &mut DueFrom,
         by_lane: bool,
     ) -> Result<UpkeepReport, Fault> {
         let limit = request.limit.max(1);
-        let lifetimes = self.end_lifetimes(limit, floor[LEASES], by_lane).await?;
-        let expired = self.take_back_leases(limit, floor[LEASES]).await?;
+        let lifetimes = self.end_due(Due::Lifetimes { by_lane }, limit, from.leases).await?;
+        let expired = self.end_due(Due::Leases, limit, from.leases).await?;
         if expired >= limit || lifetimes >= limit {
-            came[LEASES] = 0;
+            until.leases = 0;
         }
         let fired = self.fire_schedules(limit).await?;
-        self.write_down().await?;
-        let pruned = self.prune(&request.retention, limit, floor, came).await?;
-        let long_ago = self.now.minus(WORKER_LIVE).as_micros();
-        self.link.execute(include_str!("sql/worker_forget.sql"), &[&long_ago]).await?;
+        let pruned = self.prune(&request.retention, limit, from, until).await?;
+        let silent_since = self.now.minus(WORKER_LIVE).as_micros();
+        self.link.execute(include_str!("sql/forget_workers.sql"), &[&silent_since]).await?;
         self.fold_events().await?;
         let more = [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
     }
 
-    /// Folds old events, beginning where it came to if it is slow to look from the first.
+    /// Folds old events, beginning where the last step ended if looking from the first is slow.
     async fn fold_events(&mut self) -> Result<(), Fault> {
-        let floor = self.store.floors.begin(EVENTS, SWEEP_MAX);
+        let from = self.store.progress.events();
         let begun = Instant::now();
-        let rows = self.link.query(include_str!("sql/event_fold.sql"), &[&EVENTS_KEPT, &FOLD_MAX, &floor[0]]).await?;
-        let mut came = Floor::default();
-        came[0] = rows.first().map_or(0, |row| row.get(0));
-        self.store.floors.end(EVENTS, &floor, begun.elapsed(), came, false);
+        let rows = self.link.query(include_str!("sql/fold_events.sql"), &[&EVENTS_KEPT, &FOLD_MAX, &from]).await?;
+        let until = rows.first().map_or(0, |row| row.get("folded_to"));
+        self.store.progress.events_folded(from, begun.elapsed(), until);
         Ok(())
     }
 
-    /// S15: whatever the state, and whoever holds the job.
-    async fn end_lifetimes(&mut self, limit: usize, floor: i64, by_lane: bool) -> Result<usize, Fault> {
+    /// Ends lifetimes or takes back leases, until none is due or the limit is reached; gives how many.
+    async fn end_due(&mut self, due: Due, limit: usize, leases_from: i64) -> Result<usize, Fault> {
         let mut count = 0;
         loop {
-            let (now, most) = (self.now.as_micros(), many(limit - count));
-            let parameters: [super::link::Parameter<'_>; 4] = [&now, &most, &floor, &by_lane];
-            let rows = self.link.query(include_str!("sql/lifetime_due.sql"), &parameters).await?;
-            let seqs = self.load_due(&rows).await?;
+            let mut working = self.working();
+            let ids = self.load_due(&mut working, due, limit - count, leases_from).await?;
             let before = count;
-            for seq in seqs {
-                let now = self.now;
-                // One that ended with another, or that got away before it was held.
-                let due =
-                    |job: &JobRecord| !job.state.is_terminal() && job.deadline.is_some_and(|deadline| deadline <= now);
-                if self.get(seq).is_some_and(|entry| due(&entry.job)) {
-                    self.end(seq, &Verdict::of_lifetime(), Outcome::Revoked).await?;
-                    count += 1;
-                }
+            for id in ids {
+                // A job may have ended with another, or moved before it was held; then the rules change nothing.
+                count += usize::from(match due {
+                    Due::Lifetimes { .. } => self.run(&mut working, |set| rules::outlive(set, id)).await?,
+                    Due::Leases => {
+                        let mut random = fastrand::f64;
+                        self.run(&mut working, |set| rules::expire(set, id, &mut random)).await?.is_some()
+                    }
+                });
             }
-            self.write_down().await?;
+            self.flush(working).await?;
             if count == before || count == limit {
                 return Ok(count);
             }
         }
     }
 
-    /// S10, S11 and S14: nobody settled these in time.
-    async fn take_back_leases(&mut self, limit: usize, floor: i64) -> Result<usize, Fault> {
-        let mut count = 0;
-        loop {
-            let (now, most) = (self.now.as_micros(), many(limit - count));
-            let rows = self.link.query(include_str!("sql/lease_due.sql"), &[&now, &most, &floor]).await?;
-            let seqs = self.load_due(&rows).await?;
-            let before = count;
-            for seq in seqs {
-                let now = self.now;
-                let Some(entry) = self.get(seq) else { continue };
-                if entry.job.lease.as_ref().is_none_or(|lease| lease.expires_at > now) {
-                    continue;
-                }
-                let verdict = Verdict::of_expiry(&entry.job, &mut fastrand::f64);
-                self.end(seq, &verdict, Outcome::Lost).await?;
-                count += 1;
+    /// Loads and holds jobs that are due, with their dependents.
+    async fn load_due(
+        &mut self,
+        working: &mut Working,
+        due: Due,
+        most: usize,
+        leases_from: i64,
+    ) -> Result<Vec<JobId>, Fault> {
+        let (now, most) = (self.now.as_micros(), many(most));
+        let rows = match due {
+            Due::Lifetimes { by_lane } => {
+                let parameters: [Parameter<'_>; 4] = [&now, &most, &leases_from, &by_lane];
+                self.link.query(include_str!("sql/list_due_lifetimes.sql"), &parameters).await?
             }
-            self.write_down().await?;
-            if count == before || count == limit {
-                return Ok(count);
+            Due::Leases => {
+                let parameters: [Parameter<'_>; 3] = [&now, &most, &leases_from];
+                self.link.query(include_str!("sql/list_expired_leases.sql"), &parameters).await?
             }
+        };
+        let seqs: Vec<i64> = rows.iter().map(|row| row.get("seq")).collect();
+        let ids = self.load_sequences(working, &seqs, |_| {}).await?;
+        if !ids.is_empty() {
+            self.load(working, Missing::Dependents(ids.clone())).await?;
         }
+        Ok(ids)
     }
 
-    /// Loads the jobs that a statement found.
-    async fn load_due(&mut self, rows: &[Row]) -> Result<Vec<i64>, Fault> {
-        let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-        self.load_seqs(seqs.iter().copied()).await?;
-        Ok(seqs)
-    }
-
+    /// Removes ended jobs and idempotency keys that were kept long enough; gives how many.
     async fn prune(
         &mut self,
         retention: &Retention,
         limit: usize,
-        floor: &Floor,
-        came: &mut Floor,
+        from: &DueFrom,
+        until: &mut DueFrom,
     ) -> Result<usize, Fault> {
         let (states, kept) = horizons(retention);
         let now = self.now.as_micros();
-        let ends: Vec<i64> = kept.into_iter().map(|kept| now - kept).collect();
-        let most = many(limit);
-        let rows =
-            self.link.query(include_str!("sql/prune_due.sql"), &[&states, &ends, &most, &floor.to_vec()]).await?;
+        let ended_by: Vec<i64> = kept.into_iter().map(|kept| now - kept).collect();
+        let parameters: [Parameter<'_>; 4] = [&states, &ended_by, &many(limit), &from.ends.to_vec()];
+        let rows = self.link.query(include_str!("sql/list_prunable.sql"), &parameters).await?;
         if rows.len() >= limit {
-            came_to(rows.iter().map(|row| (row.get(2), row.get(3))), came);
+            until.set_removed(rows.iter().map(|row| (row.get("state"), row.get("completed_at"))));
         }
-        for row in &rows {
-            let (seq, lane, state): (i64, i32, i16) = (row.get(0), row.get(1), row.get(2));
-            self.removed.push(seq);
-            self.events.push((lane, EVENT_PRUNED, seq));
-            self.events.push((lane, -state, seq));
-        }
+        let seqs: Vec<i64> = rows.iter().map(|row| row.get("seq")).collect();
+        self.delete_jobs(&seqs).await?;
+        let events = rows.iter().flat_map(|row| EventRow::removed(row.get("lane"), row.get("state")));
+        self.add_events(&events.collect::<Vec<_>>()).await?;
         let room = many(limit - rows.len().min(limit));
-        let keys = self.link.execute(include_str!("sql/key_prune.sql"), &[&now, &room]).await?;
+        let keys = self.link.execute(include_str!("sql/prune_keys.sql"), &[&now, &room]).await?;
         Ok(rows.len() + usize::try_from(keys).unwrap_or_default())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_step_that_left_something_raises_no_floor_over_it() {
-        let (completed, failed) = (i16::from(State::Completed.number()), i16::from(State::Failed.number()));
-        let mut came = [90, 90, 90, 90, 80];
-        came_to([(completed, 3), (completed, 5), (failed, 4)].into_iter(), &mut came);
-        assert_eq!(came, [5, 4, 0, 0, 80], "two states were come to, two were not, and leases are another matter");
     }
 }

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::fault::Answer;
-use super::tx::Tx;
+use super::transaction::Transaction;
 use crate::job::JobId;
 
 /// Each gives a sentence for every contradiction it finds, at most a hundred.
@@ -16,7 +16,7 @@ const CHECKS: [&str; 6] = [
     include_str!("sql/check_order.sql"),
 ];
 
-impl Tx<'_> {
+impl Transaction<'_> {
     pub(super) fn check(&self) -> Answer<Vec<String>> {
         let mut findings = damages(self.conn)?;
         // Tables of a damaged file say nothing.
@@ -30,9 +30,9 @@ impl Tx<'_> {
         Ok(findings)
     }
 
-    /// The jobs that somebody asked to stop.
+    /// The RUNNING jobs that were asked to stop.
     pub(super) fn asked_to_stop(&self) -> Answer<Vec<JobId>> {
-        let mut statement = self.statement(include_str!("sql/asked_to_stop.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_cancel_asked.sql"))?;
         let ids = statement.query_map([], |row| row.get::<_, [u8; 16]>(0))?;
         let ids = ids.collect::<rusqlite::Result<Vec<_>>>()?;
         Ok(ids.into_iter().map(|id| JobId::from_uuid(uuid::Uuid::from_bytes(id))).collect())

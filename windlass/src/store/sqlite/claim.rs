@@ -1,4 +1,4 @@
-//! Claiming: the heads of a queue's lanes are merged in claim order, and what was taken moves from `waiting` to `leased`.
+//! Claiming: the heads of a queue's lanes are merged in claim order, and what was taken moves from `ready` to `leased`.
 //!
 //! A lane is read a few rows at a time, one priority after the other, so that a claim costs what it takes and not what
 //! waits. A job that fell due is already in its place, so nothing has to be moved before (S4).
@@ -8,12 +8,12 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::{read_version, time};
+use super::columns::{columns, read_version, time};
 use super::fault::{Answer, Fault};
-use super::held::Hold;
-use super::rows::{FLAG_NOTE, Place};
-use super::runs;
-use super::tx::Tx;
+use super::hot_statements::HotStatement;
+use super::job_rows::{FLAG_NOTE, JobColumn, Place};
+use super::lease_ranges;
+use super::transaction::Transaction;
 use crate::job::{JobRecord, JobType, Lease, LeaseToken, Priority, QueueName, State};
 use crate::store::answer::Claimed;
 use crate::store::new_lease_token;
@@ -24,10 +24,13 @@ use crate::time::Timestamp;
 const READ_AHEAD: usize = 4;
 /// Before every place of a lane.
 const START: (i64, i64) = (i64::MIN, 0);
-/// How many columns of a row are the job's; those of `waiting` follow.
-const JOB: usize = 15;
+columns! {
+    /// What `list_claimable.sql` selects beside the columns of the job.
+    ClaimableColumn from JobColumn::NAMES.len() =>
+    at, seq, kind, deadline, flags, attempt, failures, lost, generation, version,
+}
 
-/// A waiting job that may be claimed.
+/// A job that may be claimed.
 struct Head {
     at: i64,
     seq: i64,
@@ -47,7 +50,7 @@ struct LaneReader {
     taken: Vec<Taken>,
 }
 
-/// A job that was claimed and still stands among the waiting ones.
+/// A job that was claimed and still stands among the ready ones.
 struct Taken {
     at: i64,
     seq: i64,
@@ -55,7 +58,7 @@ struct Taken {
     token: LeaseToken,
 }
 
-impl Tx<'_> {
+impl Transaction<'_> {
     pub(super) fn claim(&mut self, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
         let mut claimed = Vec::new();
         for (queue, room) in &request.queues {
@@ -108,14 +111,16 @@ impl Tx<'_> {
         let Some(last) = taken.last() else { return Ok(()) };
         let (lane, priority, now) = (reader.lane, i64::from(reader.priority), self.now.as_micros());
         let mut leased = 0;
-        for run in taken.chunk_by(|one, next| runs::follows(one.seq, next.seq) && one.expires_at == next.expires_at) {
+        for run in
+            taken.chunk_by(|one, next| lease_ranges::follows(one.seq, next.seq) && one.expires_at == next.expires_at)
+        {
             let (first, end) = (&run[0], &run[run.len() - 1]);
-            let tokens = runs::tokens(run.iter().map(|taken| (taken.seq, taken.token)));
+            let tokens = lease_ranges::tokens(run.iter().map(|taken| (taken.seq, taken.token)));
             let (expires_at, worker) = (first.expires_at.as_micros(), request.worker.as_str());
             let range = params![lane, priority, first.at, first.seq, end.at, end.seq, now, expires_at, tokens, worker];
-            leased += self.execute(Hold::LeaseRun, range)?;
+            leased += self.execute(HotStatement::LeaseRange, range)?;
         }
-        let removed = self.execute(Hold::RemoveTaken, [lane, priority, last.at, last.seq, now])?;
+        let removed = self.execute(HotStatement::DeleteClaimed, [lane, priority, last.at, last.seq, now])?;
         match removed == taken.len() && leased == taken.len() {
             true => Ok(()),
             false => Err(Fault::broken(format!("{} jobs were claimed, {removed} moved, {leased} leased", taken.len()))),
@@ -123,13 +128,13 @@ impl Tx<'_> {
     }
 
     fn lanes_to_claim(&self, queue: &QueueName, types: Option<&[JobType]>) -> Answer<Vec<i64>> {
-        let mut statement = self.statement(include_str!("sql/claim_lanes.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_claimable_lanes.sql"))?;
         let mut rows = statement.query([queue.as_str()])?;
         let mut lanes = Vec::new();
         while let Some(row) = rows.next()? {
-            let job_type = row.get_ref(1)?.as_str()?;
+            let job_type = row.get_ref("type")?.as_str()?;
             if types.is_none_or(|types| types.iter().any(|wanted| wanted.as_str() == job_type)) {
-                lanes.push(row.get(0)?);
+                lanes.push(row.get("lane")?);
             }
         }
         Ok(lanes)
@@ -151,27 +156,32 @@ impl Tx<'_> {
     }
 
     fn read_lane(&mut self, reader: &mut LaneReader) -> Answer<bool> {
-        let mut statement = self.take(Hold::ClaimNext)?;
+        let mut statement = self.take_statement(HotStatement::ListClaimable)?;
         let (at, seq) = reader.last;
         let limit = i64::try_from(reader.step).unwrap_or(i64::MAX);
         let from = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros(), limit];
         let mut rows = statement.query(from)?;
         while let Some(row) = rows.next()? {
             let mut job = self.read_job(row)?.0;
-            let (at, seq, kind, flags) = (row.get(JOB)?, row.get(JOB + 1)?, row.get(JOB + 2)?, row.get(JOB + 4)?);
+            let (at, seq, kind, flags) = (
+                row.get(ClaimableColumn::at.number())?,
+                row.get(ClaimableColumn::seq.number())?,
+                row.get(ClaimableColumn::kind.number())?,
+                row.get(ClaimableColumn::flags.number())?,
+            );
             job.state = State::Scheduled;
             job.position = time(at);
             job.scheduled_at = Some(job.position);
-            job.deadline = row.get::<_, Option<i64>>(JOB + 3)?.map(time);
-            job.attempt = row.get(JOB + 5)?;
-            job.failures = row.get(JOB + 6)?;
-            job.lost = row.get(JOB + 7)?;
-            job.generation = row.get(JOB + 8)?;
-            job.lease_version = read_version(row.get(JOB + 9)?);
+            job.deadline = row.get::<_, Option<i64>>(ClaimableColumn::deadline.number())?.map(time);
+            job.attempt = row.get(ClaimableColumn::attempt.number())?;
+            job.failures = row.get(ClaimableColumn::failures.number())?;
+            job.lost = row.get(ClaimableColumn::lost.number())?;
+            job.generation = row.get(ClaimableColumn::generation.number())?;
+            job.lease_version = read_version(row.get(ClaimableColumn::version.number())?);
             reader.read.push_back(Head { at, seq, kind, flags, job });
         }
         drop(rows);
-        self.give(Hold::ClaimNext, statement);
+        self.give_statement_back(HotStatement::ListClaimable, statement);
         match reader.read.back() {
             None => Ok(false),
             Some(last) => {
@@ -189,7 +199,7 @@ impl Tx<'_> {
         let token = new_lease_token();
         job.claim(&request.worker, request.lease_time, self.now).map_err(|error| Fault::broken(error.to_string()))?;
         let expires_at = job.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
-        let place = Place::Waiting { priority: i64::from(reader.priority), at, kind };
+        let place = Place::Ready { priority: i64::from(reader.priority), at, kind };
         self.count(reader.lane, place.counted()?, -1);
         self.count(reader.lane, State::Running, 1);
         reader.taken.push(Taken { at, seq, expires_at, token });

@@ -1,6 +1,6 @@
 //! How single values are written into columns and read back.
 
-use rusqlite::Row as SqlRow;
+use rusqlite::{Row as SqlRow, RowIndex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -14,6 +14,29 @@ impl From<rusqlite::types::FromSqlError> for Fault {
         Fault::Broken(error.to_string())
     }
 }
+
+/// Numbers the columns that a statement selects, in their order. Looking a column up by its name costs as much as reading it,
+/// so statements that are run for each job are read by number; a test compares the names with the statements'.
+macro_rules! columns {
+    ($(#[$about:meta])* $list:ident from $first:expr => $($column:ident),* $(,)?) => {
+        $(#[$about])*
+        #[allow(non_camel_case_types, reason = "columns are named as in SQL")]
+        #[derive(Clone, Copy)]
+        pub(super) enum $list {
+            $($column,)*
+        }
+
+        impl $list {
+            #[allow(dead_code, reason = "the names of the last columns are only compared")]
+            pub(super) const NAMES: &[&str] = &[$(stringify!($column)),*];
+
+            pub(super) const fn number(self) -> usize {
+                $first + self as usize
+            }
+        }
+    };
+}
+pub(super) use columns;
 
 /// Bytes of a lease token in a file.
 pub(super) const TOKEN_BYTES: usize = 16;
@@ -31,12 +54,12 @@ pub(super) fn read_version(version: i64) -> u64 {
     u64::try_from(version).unwrap_or_default()
 }
 
-pub(super) fn uuid(row: &SqlRow<'_>, column: usize) -> Answer<Uuid> {
+pub(super) fn uuid(row: &SqlRow<'_>, column: impl RowIndex) -> Answer<Uuid> {
     let bytes = row.get_ref(column)?.as_blob()?;
     Uuid::from_slice(bytes).map_err(|error| Fault::broken(error.to_string()))
 }
 
-pub(super) fn optional_uuid(row: &SqlRow<'_>, column: usize) -> Answer<Option<Uuid>> {
+pub(super) fn optional_uuid(row: &SqlRow<'_>, column: impl RowIndex) -> Answer<Option<Uuid>> {
     match row.get_ref(column)?.as_blob_or_null()? {
         None => Ok(None),
         Some(bytes) => Uuid::from_slice(bytes).map(Some).map_err(|error| Fault::broken(error.to_string())),
@@ -44,7 +67,7 @@ pub(super) fn optional_uuid(row: &SqlRow<'_>, column: usize) -> Answer<Option<Uu
 }
 
 /// A value kept as JSON; null for none.
-pub(super) fn json<T: DeserializeOwned>(row: &SqlRow<'_>, column: usize) -> Answer<Option<T>> {
+pub(super) fn json<T: DeserializeOwned>(row: &SqlRow<'_>, column: impl RowIndex) -> Answer<Option<T>> {
     match row.get_ref(column)?.as_str_or_null()? {
         None => Ok(None),
         Some(text) => parse(text).map(Some),

@@ -13,6 +13,8 @@ pub(super) enum Fault {
     Sql(rusqlite::Error),
     /// The file holds something that Windlass did not write.
     Broken(String),
+    /// The file was moved away or deleted while it was open; nothing was written.
+    Gone,
 }
 
 /// The answer of a step inside a transaction.
@@ -41,17 +43,23 @@ impl Fault {
     }
 
     /// What a caller is told. `known`: whether it is certain that nothing was written.
-    pub(super) fn told(self, attempted: &str, known: bool) -> Error {
+    pub(super) fn into_error(self, attempted: &str, known: bool) -> Error {
         match self {
             Fault::Refused(error) => error,
             Fault::Broken(what) => Error::store(attempted, what),
-            Fault::Sql(error) => told(error, attempted, known),
+            Fault::Gone => Error::StoreUnavailable {
+                attempted: attempted.to_owned(),
+                problem: "the file was moved or deleted while it was open; put it back or start anew".to_owned(),
+                known: true,
+                source: None,
+            },
+            Fault::Sql(error) => into_error(error, attempted, known),
         }
     }
 }
 
 /// The library's error for one of SQLite's: faults that can pass are [`Error::StoreUnavailable`], others are not.
-pub(super) fn told(error: rusqlite::Error, attempted: &str, known: bool) -> Error {
+pub(super) fn into_error(error: rusqlite::Error, attempted: &str, known: bool) -> Error {
     let problem = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "the file is locked by another program",
         Some(ErrorCode::DiskFull) => "the disk is full, or the file has reached its size limit",

@@ -2,7 +2,7 @@
 //!
 //! A unique index on random UUIDs is the dearest thing in such a file: every insert dirties a page of its own. So an id
 //! is drawn as a keyed permutation of (sequence, random bits), with the bits of version 4 set: it looks and spreads like
-//! any other, and whoever has the file's key reads the sequence out of it. The stored id is still compared.
+//! any other, and a store that has the file's key reads the sequence out of it. The stored id is still compared.
 
 use uuid::Uuid;
 

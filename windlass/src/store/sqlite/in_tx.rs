@@ -1,12 +1,14 @@
 //! Enqueue and complete inside the application's own transaction, on the application's own connection.
 //!
-//! Jobs then live in the application's own file, and commit or vanish with its rows (rules X1 and X2). Whoever has a
-//! [`Client`](crate::Client) on that file says `client.enqueue(job).in_tx(&tx)?`; without one:
+//! Jobs then live in the application's own file, and commit or vanish with its rows (rules X1 and X2). With a
+//! [`Client`](crate::Client) on that file it is `client.enqueue(job).in_tx(&tx)?`; without one:
 //!
 //! ```
 //! use windlass::store::sqlite::{in_tx, migrate};
 //! use windlass::workflow::Submission;
-//! use windlass::{Limits, NewJob, Payload, Policies, SystemClock};
+//! use windlass::clock::SystemClock;
+//! use windlass::job::Limits;
+//! use windlass::{NewJob, Payload, Policies};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let clock = SystemClock::default();
@@ -30,11 +32,11 @@
 use std::slice;
 use std::sync::Arc;
 
-use rusqlite::{Connection, Transaction};
+use rusqlite::Connection;
 
 use super::SqliteStore;
 use super::fault::{Answer, Fault};
-use super::tx::{Names, Tx};
+use super::transaction::{Names, Transaction};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::job::{Lease, Payload, Settlement, State};
@@ -51,12 +53,12 @@ pub fn enqueue(conn: &Connection, clock: &dyn Clock, submission: &Submission) ->
         1 => "enqueue a job in a transaction".to_owned(),
         count => format!("enqueue {count} jobs in a transaction"),
     };
-    run(conn, clock, |tx| tx.insert(submission)).map_err(|fault| fault.told(&attempted, true))
+    run(conn, clock, |tx| tx.insert(submission)).map_err(|fault| fault.into_error(&attempted, true))
 }
 
 /// Completes a job in the transaction that is open on `conn`, fenced by its lease (rule X2).
 ///
-/// [`Error::StaleLease`] says that the lease does not hold: undo the transaction, somebody else runs the job.
+/// [`Error::StaleLease`] says that the lease does not hold: undo the transaction, another worker runs the job.
 pub fn complete(conn: &Connection, clock: &dyn Clock, lease: Lease, result: Option<Payload>) -> Result<State> {
     let job = lease.job();
     match settle(conn, clock, &lease.complete(result))? {
@@ -71,22 +73,22 @@ pub fn complete(conn: &Connection, clock: &dyn Clock, lease: Lease, result: Opti
 pub fn settle(conn: &Connection, clock: &dyn Clock, settlement: &Settlement) -> Result<Settled> {
     let attempted = "settle a job in a transaction";
     run(conn, clock, |tx| Ok(tx.settle(slice::from_ref(settlement))?.remove(0)))
-        .map_err(|fault| fault.told(attempted, true))
+        .map_err(|fault| fault.into_error(attempted, true))
 }
 
-fn run<T>(conn: &Connection, clock: &dyn Clock, write: impl FnOnce(&mut Tx<'_>) -> Answer<T>) -> Answer<T> {
+fn run<T>(conn: &Connection, clock: &dyn Clock, write: impl FnOnce(&mut Transaction<'_>) -> Answer<T>) -> Answer<T> {
     if conn.is_autocommit() {
         return Err(Fault::Refused(Error::invalid("transaction", "none is open on this connection")));
     }
     let mut names = Names::default();
-    let mut tx = Tx::begin(conn, &mut names, clock)?;
+    let mut tx = Transaction::begin(conn, &mut names, clock)?;
     let answer = write(&mut tx)?;
     // Stores on the file notice the commit by themselves.
     tx.finish()?;
     Ok(answer)
 }
 
-impl<'t> InTx<'t> for &'t Transaction<'_> {
+impl<'t> InTx<'t> for &'t rusqlite::Transaction<'_> {
     type Answer<T: Send + 't> = Result<T>;
 
     fn enqueue<T: Send + 't>(

@@ -6,8 +6,8 @@ use rusqlite::{OptionalExtension, params};
 
 use super::columns::{json, text, time, uuid};
 use super::fault::Answer;
-use super::rows::FLAG_NOTE;
-use super::tx::Tx;
+use super::job_rows::FLAG_NOTE;
+use super::transaction::Transaction;
 use crate::job::{CancelAsked, LOG_LINES_MAX, LeaseKey, LeaseToken, Stale};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
@@ -23,25 +23,25 @@ pub(super) struct Held {
     pub(super) cancel: Option<CancelAsked>,
 }
 
-impl Tx<'_> {
+impl Transaction<'_> {
     /// The lease that a key names, or why it does not hold (L2, L3).
     pub(super) fn fence(&self, key: &LeaseKey) -> Answer<Result<Held, Stale>> {
         let seq = self.seq_of(key.job);
         let mut statement = self.statement(include_str!("sql/get_fence.sql"))?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(Err(Stale::NotRunning)) };
-        let matches = LeaseToken::from_uuid(uuid(row, 0)?) == key.token;
+        let matches = LeaseToken::from_uuid(uuid(row, "token")?) == key.token;
         // An id of another file may lead here by chance; a token cannot.
         if !matches && !self.has_id(seq, key)? {
             return Ok(Err(Stale::NotRunning));
         }
-        let expires_at = time(row.get(1)?);
+        let expires_at = time(row.get("expires_at")?);
         if let Err(stale) = Stale::check(true, Some(expires_at), self.now, matches) {
             return Ok(Err(stale));
         }
-        let deadline = row.get::<_, Option<i64>>(2)?.map(time);
-        let (version, flags) = (row.get(3)?, row.get(4)?);
-        Ok(Ok(Held { seq, expires_at, deadline, version, flags, cancel: json(row, 5)? }))
+        let deadline = row.get::<_, Option<i64>>("deadline")?.map(time);
+        let (version, flags) = (row.get("version")?, row.get("flags")?);
+        Ok(Ok(Held { seq, expires_at, deadline, version, flags, cancel: json(row, "cancel")? }))
     }
 
     pub(super) fn has_id(&self, seq: i64, key: &LeaseKey) -> Answer<bool> {
@@ -100,7 +100,7 @@ impl Tx<'_> {
         if lines.is_empty() {
             return Ok(());
         }
-        let mut statement = self.statement(include_str!("sql/last_log_line.sql"))?;
+        let mut statement = self.statement(include_str!("sql/get_last_log_line.sql"))?;
         let mut line: i64 = statement.query_row([held.seq, held.version], |row| row.get(0))?;
         let mut statement = self.statement(include_str!("sql/add_log_line.sql"))?;
         for text in lines {

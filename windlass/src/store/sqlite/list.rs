@@ -6,10 +6,10 @@
 use rusqlite::params;
 
 use super::fault::Answer;
-use super::rows::Stored;
-use super::tx::Tx;
+use super::job_rows::Entry;
+use super::transaction::Transaction;
 use crate::job::{JobRecord, State};
-use crate::store::answer::Page;
+use crate::store::answer::{Counted, Page};
 use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
 
 /// How many jobs one page or step looks at; rare matches among millions take several pages.
@@ -31,12 +31,12 @@ struct Candidate {
     created_at: i64,
 }
 
-impl Tx<'_> {
+impl Transaction<'_> {
     pub(super) fn list(&mut self, query: &ListQuery) -> Answer<Page<JobRecord>> {
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = place(query.after.as_ref())?.unwrap_or(i64::MAX);
         let (items, next) = self.matching(&query.filter, Way::NewestFirst, before, limit)?;
-        Ok(Page { items: items.into_iter().map(|stored| stored.job).collect(), next })
+        Ok(Page { items: items.into_iter().map(|entry| entry.job).collect(), next })
     }
 
     /// The next jobs that match after a place, and where to go on.
@@ -46,29 +46,42 @@ impl Tx<'_> {
         way: Way,
         from: i64,
         limit: usize,
-    ) -> Answer<(Vec<Stored>, Option<Cursor>)> {
+    ) -> Answer<(Vec<Entry>, Option<Cursor>)> {
         let mut found = Vec::new();
-        let (mut from, mut scanned) = (from, 0);
+        let mut scanned = 0;
+        let next = self.scan(filter, way, from, |entry| {
+            scanned += 1;
+            found.extend(entry);
+            found.len() < limit && scanned < SCAN_MAX
+        })?;
+        Ok((found, next.map(|seq| Cursor(seq.to_string()))))
+    }
+
+    /// Looks at jobs after a place, one after the other, until `each` has had enough; gives where to go on. What matches is
+    /// handed to it, what does not is `None`.
+    fn scan(
+        &mut self,
+        filter: &Filter,
+        way: Way,
+        mut from: i64,
+        mut each: impl FnMut(Option<Entry>) -> bool,
+    ) -> Answer<Option<i64>> {
         loop {
             let chunk = self.candidates(filter, way, from)?;
             let last_chunk = chunk.len() < CHUNK;
             for candidate in chunk {
                 from = candidate.seq;
-                scanned += 1;
-                if let Some(stored) = self.matched(filter, &candidate)? {
-                    found.push(stored);
-                }
-                if found.len() == limit || scanned == SCAN_MAX {
-                    return Ok((found, Some(Cursor(from.to_string()))));
+                if !each(self.matched(filter, &candidate)?) {
+                    return Ok(Some(from));
                 }
             }
             if last_chunk {
-                return Ok((found, None));
+                return Ok(None);
             }
         }
     }
 
-    fn matched(&mut self, filter: &Filter, candidate: &Candidate) -> Answer<Option<Stored>> {
+    fn matched(&mut self, filter: &Filter, candidate: &Candidate) -> Answer<Option<Entry>> {
         let (queue, job_type) = self.names_of(candidate.lane)?;
         let wanted = filter.queue.as_ref().is_none_or(|wanted| *wanted == queue)
             && filter.job_type.as_ref().is_none_or(|wanted| *wanted == job_type)
@@ -77,7 +90,7 @@ impl Tx<'_> {
         if !wanted {
             return Ok(None);
         }
-        Ok(self.load(candidate.seq)?.filter(|stored| filter.matches(&stored.job)))
+        Ok(self.load(candidate.seq)?.filter(|entry| filter.matches(&entry.job)))
     }
 
     fn candidates(&self, filter: &Filter, way: Way, from: i64) -> Answer<Vec<Candidate>> {
@@ -134,25 +147,23 @@ impl Tx<'_> {
             (State::Running, false) => {
                 self.read_candidates(include_str!("sql/list_oldest_leased.sql"), params![from, few])
             }
-            (ended, true) => {
-                self.read_candidates(include_str!("sql/list_newest_bad.sql"), params![from, few, ended.number()])
-            }
-            (ended, false) => {
-                self.read_candidates(include_str!("sql/list_oldest_bad.sql"), params![from, few, ended.number()])
-            }
+            (ended, true) => self
+                .read_candidates(include_str!("sql/list_newest_unsuccessful.sql"), params![from, few, ended.number()]),
+            (ended, false) => self
+                .read_candidates(include_str!("sql/list_oldest_unsuccessful.sql"), params![from, few, ended.number()]),
         }
     }
 
     fn read_candidates(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Answer<Vec<Candidate>> {
         let mut statement = self.statement(sql)?;
         let rows = statement.query_map(parameters, |row| {
-            Ok(Candidate { seq: row.get(0)?, lane: row.get(1)?, created_at: row.get(2)? })
+            Ok(Candidate { seq: row.get("seq")?, lane: row.get("lane")?, created_at: row.get("created_at")? })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How many jobs match, counted no further than `cap`; from the lanes' counts where they suffice.
-    pub(super) fn count_matching(&mut self, filter: &Filter, cap: u64) -> Answer<u64> {
+    /// How many jobs match; from the lanes' counts where they suffice.
+    pub(super) fn count_matching(&mut self, filter: &Filter, cap: u64, looked_max: u64) -> Answer<Counted> {
         let by_lane = Filter {
             states: filter.states.clone(),
             queue: filter.queue.clone(),
@@ -168,19 +179,16 @@ impl Tx<'_> {
                     && filter.job_type.as_ref().is_none_or(|wanted| wanted.as_str() == lane.job_type)
             });
             let sum: u64 = lanes.map(|lane| numbers.iter().map(|number| lane.states[*number]).sum::<u64>()).sum();
-            return Ok(sum.min(cap));
+            return Ok(Counted::kept(sum, cap));
         }
-        let (mut count, mut from) = (0, 0);
-        while count < cap {
-            let limit = usize::try_from(cap - count).unwrap_or(usize::MAX).min(PAGE_MAX);
-            let (found, next) = self.matching(filter, Way::OldestFirst, from, limit)?;
-            count += found.len() as u64;
-            match place(next.as_ref())? {
-                Some(place) => from = place,
-                None => break,
-            }
-        }
-        Ok(count)
+        let mut counted = Counted::default();
+        let more = self.scan(filter, Way::OldestFirst, 0, |entry| {
+            counted.looked += 1;
+            counted.count += u64::from(entry.is_some());
+            counted.count < cap && counted.looked < looked_max
+        })?;
+        counted.capped = more.is_some() || counted.count >= cap;
+        Ok(counted)
     }
 }
 

@@ -6,24 +6,23 @@ use super::fault::{Answer, Fault};
 use super::ids::KEY_BYTES;
 use crate::error::Error;
 
-/// Each migration once, in order; the place in the list is its number, from 1. Never edited once released.
-const MIGRATIONS: [&str; 4] = [
-    include_str!("migrations/0001_tables.sql"),
-    include_str!("migrations/0002_places.sql"),
-    include_str!("migrations/0003_records.sql"),
-    include_str!("migrations/0004_outlived.sql"),
-];
+/// Each step once, in order; the place in the list is its number, from 1. Never edited once released.
+const STEPS: [&str; 1] = [concat!(
+    include_str!("migrations/0001_jobs.sql"),
+    include_str!("migrations/0001_places.sql"),
+    include_str!("migrations/0001_records.sql"),
+)];
 
 /// The newest version of the tables that this program can use.
-pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
 
 /// The statements that make the tables in an empty file, for teams that apply them with tools of their own.
 pub fn sql() -> String {
     let mut all = format!("begin immediate;\n\n{}", include_str!("sql/create_version.sql"));
-    for (number, migration) in (1..).zip(MIGRATIONS) {
+    for (number, step) in (1..).zip(STEPS) {
         all.push_str(&format!("\n-- Step {number}.\n"));
-        all.push_str(migration);
-        all.push_str(&include_str!("sql/set_version.sql").replace("?1", &number.to_string()));
+        all.push_str(step);
+        all.push_str(&include_str!("sql/add_version.sql").replace("?1", &number.to_string()));
     }
     all.push('\n');
     all.push_str(&include_str!("sql/create_store.sql").replace("(1, 0, 0, 0, 0, ?1)", &random_key()));
@@ -48,33 +47,39 @@ pub(super) fn check(conn: &Connection) -> Answer<()> {
 
 /// Applies what is missing, inside the caller's transaction or in one of its own.
 pub(super) fn migrate(conn: &Connection) -> Answer<()> {
+    migrate_by(&STEPS, conn)
+}
+
+/// The same with these steps, which is for tests to choose.
+fn migrate_by(steps: &[&str], conn: &Connection) -> Answer<()> {
     // Looked at before anything is locked: an open of a file that is up to date, even one that cannot be written to,
     // takes no lock.
-    if version(conn)? == SCHEMA_VERSION {
+    if usize::try_from(version(conn)?) == Ok(steps.len()) {
         return Ok(());
     }
     if !conn.is_autocommit() {
-        return apply(conn);
+        return apply(steps, conn);
     }
     conn.execute_batch("begin immediate")?;
-    let applied = apply(conn);
+    let applied = apply(steps, conn);
     conn.execute_batch(if applied.is_ok() { "commit" } else { "rollback" })?;
     applied
 }
 
-fn apply(conn: &Connection) -> Answer<()> {
-    // Once more, now that nobody else can migrate.
+fn apply(steps: &[&str], conn: &Connection) -> Answer<()> {
+    // Once more, now that no other process can migrate.
     let version = version(conn)?;
-    if version > SCHEMA_VERSION {
-        let problem = format!("its tables have version {version}, this program knows versions up to {SCHEMA_VERSION}");
+    let (there, known) = (usize::try_from(version).unwrap_or_default(), steps.len());
+    if there > known {
+        let problem = format!("its tables have version {there}, this program knows versions up to {known}");
         return Err(Fault::Refused(Error::store("open the SQLite store", problem)));
     }
-    if version == 0 {
+    if there == 0 {
         conn.execute_batch(include_str!("sql/create_version.sql"))?;
     }
-    for (number, migration) in (1..).zip(MIGRATIONS).skip(usize::try_from(version).unwrap_or(0)) {
-        conn.execute_batch(migration)?;
-        conn.execute(include_str!("sql/set_version.sql"), [number])?;
+    for (number, step) in (1..).zip(steps).skip(there) {
+        conn.execute_batch(step)?;
+        conn.execute(include_str!("sql/add_version.sql"), [number])?;
     }
     let mut key = Vec::with_capacity(KEY_BYTES);
     while key.len() < KEY_BYTES {
@@ -95,7 +100,36 @@ pub(super) fn version(conn: &Connection) -> Answer<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SqliteStore;
     use super::*;
+    use crate::job::{Limits, NewJob, Payload, Policies, State};
+    use crate::store::Store;
+    use crate::workflow::Submission;
+
+    #[tokio::test]
+    async fn a_file_of_an_older_program_is_migrated_with_its_jobs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("jobs.db");
+        let store = SqliteStore::open(&path).expect("step 1");
+        let spec = NewJob::new("test", Payload::default()).check(&Limits::default(), &Policies::default());
+        let batch = Submission::new(vec![spec.expect("valid")]).expect("a batch");
+        let job = store.insert(batch).await.expect("a job of the older program").jobs[0].id;
+        drop(store);
+
+        let later = "alter table windlass_job add column mark text; update windlass_job set mark = 'kept';";
+        let conn = Connection::open(&path).expect("open");
+        migrate_by(&[STEPS[0], later], &conn).expect("step 2");
+        migrate_by(&[STEPS[0], later], &conn).expect("nothing is left to do");
+        let marked = conn.query_row("select count(*) from windlass_job where mark = 'kept'", [], |row| row.get(0));
+        assert_eq!(marked, Ok(1));
+        let refused = SqliteStore::open(&path).expect_err("the older program").to_string();
+        assert!(refused.contains("version 2, this program knows versions up to 1"), "{refused}");
+
+        conn.execute_batch("delete from windlass_version where version = 2").expect("the older program again");
+        let store = SqliteStore::open(&path).expect("open");
+        let found = store.find(&[job]).await.expect("find");
+        assert_eq!(found[0].as_ref().map(|job| job.state), Some(State::Scheduled));
+    }
 
     #[test]
     fn the_printed_statements_make_a_store() {

@@ -2,42 +2,44 @@
 //!
 //! One thread writes (`writer`), so that many callers share one commit; reads have connections of their own
 //! (`reader`). A job's state is the table it stands in, and moving it is a delete and an insert of a narrow row; see
-//! `migrations/`. Each method of the store is a method of `Tx` in the file named after it, on a plain
+//! `migrations/`. Each method of the store is a method of `Transaction` in the file named after it, on a plain
 //! connection: the same code serves the application's own transactions ([`in_tx`]).
 //!
 //! Decisions: ids lead to their row without an index (`ids.rs`); what falls due is in its place already, so nothing is
 //! moved when its time comes; counts are kept per lane and written once in a transaction; jobs with numbers close together
-//! are written, leased, completed and removed in one statement (`fresh.rs`, `runs.rs`); a new file gives space back in
+//! are written, leased, completed and removed in one statement (`plain_jobs.rs`, `runs.rs`); a new file gives space back in
 //! small steps (`auto_vacuum = incremental`), an application's own file keeps its setting and reuses freed pages.
 
 mod check;
 mod checkpoint;
 mod claim;
 mod columns;
-mod ends;
+mod edges;
 mod fault;
-mod fresh;
-mod held;
+mod hot_statements;
 mod ids;
 pub mod in_tx;
 mod insert;
+mod insert_batch;
+mod job_rows;
 mod lease;
+mod lease_ranges;
 mod list;
 mod migrate;
 mod open;
 mod operate;
+mod place;
 mod prune;
 mod read;
 mod reader;
 mod records;
-mod rows;
-mod runs;
 mod schedules;
 mod settle;
 mod store;
-mod turn;
-mod tx;
+mod transaction;
 mod upkeep;
+mod working;
+mod write_turn;
 mod writer;
 
 use std::fmt;
@@ -51,12 +53,13 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot};
 
-use self::fault::Answer;
+use self::fault::{Answer, Fault};
 pub use self::migrate::{SCHEMA_VERSION, sql};
 use self::open::Opener;
+use self::place::Place;
 use self::reader::Readers;
-use self::turn::Turn;
-use self::tx::{Names, SharedClock, Tx};
+use self::transaction::{Names, SharedClock, Transaction};
+use self::write_turn::WriteTurn;
 use self::writer::{Call, Request, Writer};
 use super::answer::Wake;
 use crate::clock::{Clock, SystemClock};
@@ -121,7 +124,7 @@ impl SqliteOptions {
         self
     }
 
-    /// Lets the file grow to so many pages and no further.
+    /// Lets the file grow to this many pages and no further.
     #[must_use]
     pub fn pages_max(mut self, pages: u32) -> Self {
         self.opener.pages_max = Some(pages);
@@ -138,13 +141,16 @@ impl SqliteOptions {
     /// Opens the file, which is made if it does not exist, and brings its tables up to date.
     pub fn open(self) -> Result<SqliteStore> {
         let attempted = format!("open SQLite store {:?}", self.opener.path.display());
-        self.start().map_err(|fault| fault.told(&attempted, true))
+        self.start().map_err(|fault| fault.into_error(&attempted, true))
     }
 
     fn start(self) -> Answer<SqliteStore> {
         let SqliteOptions { clock, opener, timeout } = self;
         if opener.existing {
             migrate::check(&opener.reader()?)?;
+        }
+        if !opener.existing {
+            opener.make();
         }
         let conn = opener.writer()?;
         self::open::migrated(&conn)?;
@@ -158,7 +164,8 @@ impl SqliteOptions {
             clock: Arc::clone(&clock),
             calls: received,
             wakes: wakes.clone(),
-            turn: Turn::beside(&opener.path),
+            turn: WriteTurn::beside(&opener.path),
+            place: Place::of(&opener.path),
             checkpoints,
             log_is_long: Arc::clone(&log_is_long),
             timeout,
@@ -195,12 +202,13 @@ impl SqliteStore {
     pub async fn backup(&self, to: impl Into<PathBuf>) -> Result<()> {
         let (to, opener) = (to.into(), self.opener.clone());
         let attempted = format!("back up to {:?}", to.display());
-        if to.exists() {
+        // A link that leads nowhere would be followed, and what it names be made.
+        if to.symlink_metadata().is_ok() {
             return Err(Error::Conflict(format!("cannot {attempted}: it exists already")));
         }
         let done = tokio::task::spawn_blocking(move || backup(&opener, &to));
         match done.await {
-            Ok(answer) => answer.map_err(|fault| fault.told(&attempted, false)),
+            Ok(answer) => answer.map_err(|fault| fault.into_error(&attempted, false)),
             Err(join) => Err(Error::store(attempted, join)),
         }
     }
@@ -209,10 +217,10 @@ impl SqliteStore {
     async fn write<T, F>(&self, attempted: String, weight: usize, mut run: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnMut(&mut Tx<'_>) -> Answer<T> + Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send + 'static,
     {
-        let run = move |tx: &mut Tx<'_>| {
-            tx.write_fresh()?;
+        let run = move |tx: &mut Transaction<'_>| {
+            tx.write_plain_jobs()?;
             run(tx)
         };
         self.add(attempted, weight, run).await
@@ -222,7 +230,7 @@ impl SqliteStore {
     async fn add<T, F>(&self, attempted: String, weight: usize, run: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnMut(&mut Tx<'_>) -> Answer<T> + Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let gone = |known| Error::StoreUnavailable {
@@ -242,11 +250,13 @@ impl SqliteStore {
 ///
 /// Inside the transaction that is open on `conn`, if there is one.
 pub fn migrate(conn: &Connection) -> Result<()> {
-    migrate::migrate(conn).map_err(|fault| fault.told("migrate the tables of Windlass", true))
+    migrate::migrate(conn).map_err(|fault| fault.into_error("migrate the tables of Windlass", true))
 }
 
 fn backup(opener: &Opener, to: &Path) -> Answer<()> {
     let from = opener.reader()?;
+    let cannot = |error: std::io::Error| Fault::broken(format!("cannot make {}: {error}", to.display()));
+    place::make_copy(&opener.path, to).map_err(cannot)?;
     let mut copy = Connection::open(to)?;
     let whole = rusqlite::backup::Backup::new(&from, &mut copy)?;
     // All pages in one step: a copy in several would begin anew whenever something was written in between.
@@ -258,7 +268,7 @@ fn backup(opener: &Opener, to: &Path) -> Answer<()> {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Answer<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-    thread.map_err(|error| self::fault::Fault::broken(format!("cannot start a thread: {error}")))
+    thread.map_err(|error| Fault::broken(format!("cannot start a thread: {error}")))
 }
 
 impl Drop for SqliteStore {

@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{Answer, is_busy};
+use super::place;
 
 /// How many statements a connection keeps prepared; more than there are.
 const STATEMENTS_KEPT: usize = 192;
@@ -31,7 +32,7 @@ pub(super) struct Opener {
 impl Opener {
     /// The connection that writes. A new file is made to give space back.
     pub(super) fn writer(&self) -> Answer<Connection> {
-        let conn = self.connect()?;
+        let conn = self.connect(!self.existing)?;
         let tables: i64 = conn.query_row("select count(*) from sqlite_master", [], |row| row.get(0))?;
         if tables == 0 {
             // Only an empty file can be told so; in an application's own file its setting stays.
@@ -51,9 +52,15 @@ impl Opener {
         Ok(conn)
     }
 
-    /// A connection that reads.
+    /// Makes the file, for its owner alone, unless it is there.
+    pub(super) fn make(&self) {
+        // A file that cannot be made, SQLite cannot open, and its error says why.
+        let _ = place::make(&self.path);
+    }
+
+    /// A connection that reads. It makes no file: one that is gone must not seem empty.
     pub(super) fn reader(&self) -> Answer<Connection> {
-        let conn = self.connect()?;
+        let conn = self.connect(false)?;
         conn.pragma_update(None, "query_only", true)?;
         conn.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
         Ok(conn)
@@ -61,15 +68,15 @@ impl Opener {
 
     /// The connection of the thread that makes checkpoints.
     pub(super) fn checkpointer(&self) -> Answer<Connection> {
-        let conn = self.connect()?;
+        let conn = self.connect(false)?;
         conn.pragma_update(None, "synchronous", if self.full_sync { "full" } else { "normal" })?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         Ok(conn)
     }
 
-    fn connect(&self) -> Answer<Connection> {
+    fn connect(&self, may_make: bool) -> Answer<Connection> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        flags.set(OpenFlags::SQLITE_OPEN_CREATE, !self.existing);
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, may_make);
         let conn = Connection::open_with_flags(&self.path, flags)?;
         conn.busy_timeout(READER_BUSY)?;
         // Otherwise a statement with `limit ?` is compiled anew each time: 0.2 ms for a claim.

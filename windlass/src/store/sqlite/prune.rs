@@ -4,8 +4,8 @@
 use rusqlite::params;
 
 use super::fault::{Answer, Fault};
-use super::runs;
-use super::tx::Tx;
+use super::lease_ranges;
+use super::transaction::Transaction;
 use super::upkeep::LOOKS;
 use crate::job::State;
 use crate::store::request::Retention;
@@ -13,14 +13,14 @@ use crate::time::Timestamp;
 
 /// What remove the traces that few jobs leave; then the job itself, because the first of these reads it.
 const TRACES: [&str; 4] = [
-    include_str!("sql/prune_lifetimes.sql"),
+    include_str!("sql/prune_lifetime.sql"),
     include_str!("sql/prune_note.sql"),
     include_str!("sql/prune_attempt.sql"),
     include_str!("sql/prune_log.sql"),
 ];
 const PLACES: [&str; 2] = [include_str!("sql/prune_done.sql"), include_str!("sql/prune_job.sql")];
 
-impl Tx<'_> {
+impl Transaction<'_> {
     pub(super) fn prune(&mut self, retention: &Retention, limit: usize) -> Answer<usize> {
         let mut pruned = 0;
         for state in State::ALL {
@@ -28,9 +28,9 @@ impl Tx<'_> {
                 pruned += self.prune_state(state, horizon, limit - pruned)?;
             }
         }
-        let mut statement = self.statement(include_str!("sql/expired_keys.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_expired_keys.sql"))?;
         let from = [self.now.as_micros(), i64::try_from(limit - pruned).unwrap_or(i64::MAX)];
-        let read = |row: &rusqlite::Row<'_>| Ok([row.get::<_, String>(0)?, row.get::<_, String>(1)?]);
+        let read = |row: &rusqlite::Row<'_>| Ok([row.get::<_, String>("scope")?, row.get::<_, String>("key")?]);
         let keys: Vec<[String; 2]> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
         let mut statement = self.statement(include_str!("sql/delete_key.sql"))?;
         for key in keys {
@@ -45,23 +45,23 @@ impl Tx<'_> {
         let (mut pruned, mut looked, mut after) = (0, 0, 0);
         while pruned < limit && looked < limit.saturating_mul(LOOKS) {
             let wanted = limit - pruned;
-            let mut statement = self.statement(include_str!("sql/prunable.sql"))?;
+            let mut statement = self.statement(include_str!("sql/list_prunable.sql"))?;
             let from = [i64::from(state.number()), after, i64::try_from(wanted).unwrap_or(i64::MAX)];
             let mut rows = statement.query(from)?;
             let mut ended: Vec<(i64, i64)> = Vec::new();
             while let Some(row) = rows.next()? {
                 // Ends are in the order of time.
-                if row.get::<_, i64>(3)? > horizon.as_micros() {
+                if row.get::<_, i64>("updated_at")? > horizon.as_micros() {
                     break;
                 }
-                ended.push((row.get(0)?, row.get(1)?));
-                after = row.get(2)?;
+                ended.push((row.get("seq")?, row.get("lane")?));
+                after = row.get("ended")?;
             }
             drop(rows);
             looked += ended.len();
             let last_chunk = ended.len() < wanted;
             ended.sort_unstable();
-            for run in ended.chunk_by(|one, next| runs::follows(one.0, next.0)) {
+            for run in ended.chunk_by(|one, next| lease_ranges::follows(one.0, next.0)) {
                 pruned += self.prune_run(run, state)?;
             }
             if last_chunk {
@@ -98,11 +98,11 @@ impl Tx<'_> {
 
     /// Removes an ended job, if no unfinished one depends on it.
     fn prune_one(&mut self, seq: i64) -> Answer<bool> {
-        if self.needed_by(seq)?.is_some() {
+        if self.is_needed(seq)? {
             return Ok(false);
         }
-        let stored = self.known(seq)?;
-        self.remove(&stored)?;
+        let entry = self.known(seq)?;
+        self.remove(&entry)?;
         Ok(true)
     }
 }

@@ -2,11 +2,11 @@
 
 use rusqlite::{Row as SqlRow, params};
 
-use super::columns::{json, kind_of, outcome_of, state, time, uuid};
+use super::columns::{json, outcome_of, state, time, uuid};
 use super::fault::{Answer, Fault};
+use super::job_rows::Entry;
 use super::list::place;
-use super::rows::Stored;
-use super::tx::Tx;
+use super::transaction::Transaction;
 use crate::error::Error;
 use crate::job::{
     AttemptId, AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine,
@@ -23,12 +23,12 @@ pub(super) struct LaneCounts {
     pub(super) states: [u64; 9],
 }
 
-impl Tx<'_> {
+impl Transaction<'_> {
     pub(super) fn find(&mut self, ids: &[JobId]) -> Answer<Vec<Option<JobRecord>>> {
-        ids.iter().map(|id| Ok(self.load_id(*id)?.map(|stored| stored.job))).collect()
+        ids.iter().map(|id| Ok(self.load_id(*id)?.map(|entry| entry.job))).collect()
     }
 
-    fn existing_job(&mut self, id: JobId) -> Answer<Stored> {
+    fn existing_job(&mut self, id: JobId) -> Answer<Entry> {
         Ok(self.load_id(id)?.ok_or_else(|| Error::no_such_job(id))?)
     }
 
@@ -38,55 +38,44 @@ impl Tx<'_> {
         Ok(JobId::from_uuid(uuid::Uuid::from_bytes(id)))
     }
 
-    /// What a job depends on: the other's sequence, how, and whether it is open.
-    pub(super) fn edges(&self, seq: i64) -> Answer<Vec<(i64, DependencyKind, bool)>> {
-        let mut statement = self.statement(include_str!("sql/get_edges.sql"))?;
-        let mut rows = statement.query([seq])?;
-        let mut edges = Vec::new();
-        while let Some(row) = rows.next()? {
-            edges.push((row.get(0)?, kind_of(row.get(1)?)?, row.get(2)?));
-        }
-        Ok(edges)
-    }
-
     pub(super) fn attempts(&mut self, id: JobId) -> Answer<Vec<AttemptRecord>> {
-        let stored = self.existing_job(id)?;
-        let mut statement = self.statement(include_str!("sql/get_attempts.sql"))?;
-        let mut rows = statement.query([stored.seq])?;
+        let entry = self.existing_job(id)?;
+        let mut statement = self.statement(include_str!("sql/list_attempts.sql"))?;
+        let mut rows = statement.query([entry.seq])?;
         let mut attempts = Vec::new();
         while let Some(row) = rows.next()? {
             attempts.push(read_attempt(id, row)?);
         }
-        attempts.extend(stored.inline_attempt());
-        attempts.extend(stored.job.open_attempt());
+        attempts.extend(entry.inline_attempt());
+        attempts.extend(entry.job.open_attempt());
         Ok(attempts)
     }
 
     pub(super) fn logs(&mut self, id: JobId) -> Answer<Vec<LogLine>> {
-        let stored = self.existing_job(id)?;
-        let mut statement = self.statement(include_str!("sql/get_logs.sql"))?;
-        let lines = statement.query_map([stored.seq], |row| {
-            let attempt = AttemptId::of(id, u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default());
-            Ok(LogLine { attempt, at: time(row.get(1)?), text: row.get(2)? })
+        let entry = self.existing_job(id)?;
+        let mut statement = self.statement(include_str!("sql/list_logs.sql"))?;
+        let lines = statement.query_map([entry.seq], |row| {
+            let attempt = AttemptId::of(id, u64::try_from(row.get::<_, i64>("version")?).unwrap_or_default());
+            Ok(LogLine { attempt, at: time(row.get("at")?), text: row.get("text")? })
         })?;
         Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
     pub(super) fn explain(&mut self, id: JobId) -> Answer<Explanation> {
-        let stored = self.existing_job(id)?;
-        let job = &stored.job;
+        let entry = self.existing_job(id)?;
+        let job = &entry.job;
         let mut around = Circumstances { paused: self.is_paused(&job.spec.queue)?, ..Circumstances::default() };
         if job.state == State::Pending {
             // Of AFTER_ANY dependencies one is enough: when they are met, the rest of them are nothing to wait for.
-            let waits = |kind| kind != DependencyKind::AfterAny || stored.waits.any;
-            let edges = self.edges(stored.seq)?.into_iter();
+            let waits = |kind| kind != DependencyKind::AfterAny || entry.waits.any;
+            let edges = self.dependencies(entry.seq)?.into_iter();
             let mut open: Vec<i64> = edges.filter(|edge| edge.2 && waits(edge.1)).map(|edge| edge.0).collect();
             open.dedup();
             open.truncate(EXPLAIN_SCAN_MAX);
             around.waits_for = open.into_iter().map(|parent| self.id_of(parent)).collect::<Answer<_>>()?;
         }
         if job.state == State::Scheduled {
-            around.ahead = self.ahead_of(&stored)?;
+            around.ahead = self.ahead_of(&entry)?;
         }
         for worker in self.workers()? {
             worker.tell(job, &mut around);
@@ -94,15 +83,15 @@ impl Tx<'_> {
         Ok(Explanation::of(job, &around, self.now))
     }
 
-    fn ahead_of(&self, stored: &Stored) -> Answer<usize> {
-        let job = &stored.job;
+    fn ahead_of(&self, entry: &Entry) -> Answer<usize> {
+        let job = &entry.job;
         let own = job.effective_priority();
         let mut ahead = 0;
         for lane in self.lanes()?.into_iter().filter(|lane| lane.queue == job.spec.queue.as_str()) {
             for priority in Priority::ALL.into_iter().filter(|priority| *priority <= own) {
                 // All of a more urgent priority that are due come before it.
                 let (at, seq) = match priority == own {
-                    true => (job.position.as_micros(), stored.seq),
+                    true => (job.position.as_micros(), entry.seq),
                     false => (self.now.as_micros(), i64::MAX),
                 };
                 let room = i64::try_from(EXPLAIN_SCAN_MAX - ahead).unwrap_or_default();
@@ -116,21 +105,21 @@ impl Tx<'_> {
 
     /// Every lane with its counts, as they are now: what is due counts as SCHEDULED.
     pub(super) fn lanes(&self) -> Answer<Vec<LaneCounts>> {
-        let mut statement = self.statement(include_str!("sql/get_lanes.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_lanes.sql"))?;
         let read = |row: &SqlRow<'_>| {
             let mut states = [0; 9];
             for (number, count) in states.iter_mut().enumerate() {
                 *count = u64::try_from(row.get::<_, i64>(3 + number)?).unwrap_or_default();
             }
-            Ok(LaneCounts { lane: row.get(0)?, queue: row.get(1)?, job_type: row.get(2)?, states })
+            Ok(LaneCounts { lane: row.get("lane")?, queue: row.get("queue")?, job_type: row.get("type")?, states })
         };
         let mut lanes = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
         let mut statement = self.statement(include_str!("sql/count_due.sql"))?;
         let mut rows = statement.query([self.now.as_micros()])?;
         while let Some(row) = rows.next()? {
-            let (lane, kind, due): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (lane, kind, due): (i64, i64, i64) = (row.get("lane")?, row.get("kind")?, row.get("due")?);
             let due = u64::try_from(due).unwrap_or_default();
-            let from = usize::from(super::rows::kind_state(kind)?.number());
+            let from = usize::from(super::job_rows::kind_state(kind)?.number());
             if let Some(counts) = lanes.iter_mut().find(|counts| counts.lane == lane) {
                 counts.states[from] = counts.states[from].saturating_sub(due);
                 counts.states[usize::from(State::Scheduled.number())] += due;
@@ -165,23 +154,23 @@ impl Tx<'_> {
                 *sum += count;
             }
             for priority in Priority::ALL {
-                let mut statement = self.statement(include_str!("sql/oldest_scheduled.sql"))?;
+                let mut statement = self.statement(include_str!("sql/get_oldest_scheduled.sql"))?;
                 let place = [lane.lane, i64::from(priority.number()), self.now.as_micros()];
                 let oldest: Option<i64> = statement.query_row(place, |row| row.get(0))?;
                 queue.oldest_scheduled = [queue.oldest_scheduled, oldest.map(time)].into_iter().flatten().min();
             }
         }
-        let mut statement = self.statement(include_str!("sql/get_queues.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_queues.sql"))?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let (name, paused): (String, bool) = (row.get(0)?, row.get(1)?);
+            let (name, paused): (String, bool) = (row.get("name")?, row.get("paused")?);
             let queue = match queues.entry(name.clone()) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => entry.insert(fresh(&name)?),
             };
             queue.paused = paused;
         }
-        Ok(queues.into_values().collect())
+        Ok(queues.into_values().filter(|queue| !queue.is_forgotten()).collect())
     }
 
     pub(super) fn events(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<JobEvent>> {
@@ -192,9 +181,9 @@ impl Tx<'_> {
         let few = i64::try_from(limit).unwrap_or(i64::MAX);
         for ended in State::ALL.into_iter().filter(|state| state.is_terminal()) {
             let from = params![tick, few, ended.number()];
-            self.ended_after(include_str!("sql/events_ended.sql"), from, &mut events)?;
+            self.ended_after(include_str!("sql/list_ended_events.sql"), from, &mut events)?;
         }
-        self.ended_after(include_str!("sql/events_past.sql"), params![tick, few], &mut events)?;
+        self.ended_after(include_str!("sql/list_past_events.sql"), params![tick, few], &mut events)?;
         events.sort_by_key(|(tick, _)| *tick);
         events.truncate(limit);
         let items: Vec<JobEvent> = events.into_iter().map(|(_, event)| event).collect();
@@ -203,7 +192,7 @@ impl Tx<'_> {
     }
 
     fn enqueued_after(&mut self, tick: i64, limit: usize) -> Answer<Vec<(i64, JobEvent)>> {
-        let mut statement = self.statement(include_str!("sql/events_enqueued.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_enqueued_events.sql"))?;
         let mut rows = statement.query([tick, i64::try_from(limit).unwrap_or(i64::MAX)])?;
         let mut events = Vec::new();
         while let Some(row) = rows.next()? {
@@ -221,31 +210,31 @@ impl Tx<'_> {
         let mut statement = self.statement(sql)?;
         let mut rows = statement.query(from)?;
         while let Some(row) = rows.next()? {
-            events.push(self.event(row, JobEventKind::Ended(state(row.get(4)?)?))?);
+            events.push(self.event(row, JobEventKind::Ended(state(row.get("state")?)?))?);
         }
         Ok(())
     }
 
     fn event(&mut self, row: &SqlRow<'_>, kind: JobEventKind) -> Answer<(i64, JobEvent)> {
-        let tick: i64 = row.get(0)?;
-        let (queue, job_type) = self.names_of(row.get(2)?)?;
-        let (cursor, at) = (Cursor(tick.to_string()), time(row.get(3)?));
-        Ok((tick, JobEvent { cursor, at, job: JobId::from_uuid(uuid(row, 1)?), queue, job_type, kind }))
+        let tick: i64 = row.get("tick")?;
+        let (queue, job_type) = self.names_of(row.get("lane")?)?;
+        let (cursor, at) = (Cursor(tick.to_string()), time(row.get("at")?));
+        Ok((tick, JobEvent { cursor, at, job: JobId::from_uuid(uuid(row, "id")?), queue, job_type, kind }))
     }
 }
 
 fn read_attempt(job: JobId, row: &SqlRow<'_>) -> Answer<AttemptRecord> {
-    let version = u64::try_from(row.get::<_, i64>(0)?).map_err(|error| Fault::broken(error.to_string()))?;
+    let version = u64::try_from(row.get::<_, i64>("version")?).map_err(|error| Fault::broken(error.to_string()))?;
     Ok(AttemptRecord {
         id: AttemptId::of(job, version),
         previous: version.checked_sub(1).filter(|version| *version > 0).map(|version| AttemptId::of(job, version)),
-        number: row.get(1)?,
-        generation: row.get(2)?,
+        number: row.get("number")?,
+        generation: row.get("generation")?,
         lease_version: version,
-        worker: WorkerId::new(row.get_ref(6)?.as_str()?)?,
-        started_at: time(row.get(3)?),
-        ended_at: Some(time(row.get(4)?)),
-        outcome: Some(outcome_of(row.get(5)?)?),
-        failure: json(row, 7)?,
+        worker: WorkerId::new(row.get_ref("worker")?.as_str()?)?,
+        started_at: time(row.get("started_at")?),
+        ended_at: Some(time(row.get("ended_at")?)),
+        outcome: Some(outcome_of(row.get("outcome")?)?),
+        failure: json(row, "failure")?,
     })
 }

@@ -5,7 +5,7 @@ use rusqlite::{Row as SqlRow, params};
 use super::columns::{parse, state, text, time, uuid};
 use super::fault::Answer;
 use super::list::place;
-use super::tx::Tx;
+use super::transaction::Transaction;
 use crate::job::WorkflowId;
 use crate::store::answer::{ActRecord, Page, WorkerRecord};
 use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport};
@@ -14,7 +14,7 @@ use crate::workflow::WorkflowRecord;
 /// How many acts are kept; older ones are forgotten.
 const ACTS_KEPT: i64 = 10_000;
 
-impl Tx<'_> {
+impl Transaction<'_> {
     pub(super) fn announce(&mut self, report: &WorkerReport) -> Answer<()> {
         let kept = params![report.id.as_str(), text(report), self.now.as_micros()];
         self.statement(include_str!("sql/put_worker.sql"))?.execute(kept)?;
@@ -23,12 +23,12 @@ impl Tx<'_> {
 
     /// Workers heard of lately, by id.
     pub(super) fn workers(&self) -> Answer<Vec<WorkerRecord>> {
-        let mut statement = self.statement(include_str!("sql/get_workers.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_workers.sql"))?;
         let mut rows = statement.query([self.now.minus(WORKER_LIVE).as_micros()])?;
         let mut workers = Vec::new();
         while let Some(row) = rows.next()? {
-            let WorkerReport { id, host, queues, types } = parse(row.get_ref(1)?.as_str()?)?;
-            let (started_at, seen_at) = (time(row.get(2)?), time(row.get(3)?));
+            let WorkerReport { id, host, queues, types } = parse(row.get_ref("report")?.as_str()?)?;
+            let (started_at, seen_at) = (time(row.get("started_at")?), time(row.get("seen_at")?));
             workers.push(WorkerRecord { id, host, queues, types, started_at, seen_at });
         }
         Ok(workers)
@@ -44,18 +44,18 @@ impl Tx<'_> {
 
     pub(super) fn acts(&self, after: Option<&Cursor>, limit: usize) -> Answer<Page<ActRecord>> {
         let (before, limit) = (place(after)?.unwrap_or(i64::MAX), limit.clamp(1, PAGE_MAX));
-        let mut statement = self.statement(include_str!("sql/get_acts.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_acts.sql"))?;
         let read = |row: &SqlRow<'_>| {
-            let changed = u64::try_from(row.get::<_, i64>(5)?).unwrap_or_default();
+            let changed = u64::try_from(row.get::<_, i64>("changed")?).unwrap_or_default();
             let act = ActRecord {
-                at: time(row.get(1)?),
-                by: row.get(2)?,
-                act: row.get(3)?,
-                target: row.get(4)?,
+                at: time(row.get("at")?),
+                by: row.get("by")?,
+                act: row.get("act")?,
+                target: row.get("target")?,
                 changed,
-                why: row.get(6)?,
+                why: row.get("why")?,
             };
-            Ok((row.get::<_, i64>(0)?, act))
+            Ok((row.get::<_, i64>("seq")?, act))
         };
         // One more than asked for tells whether there is a next page.
         let rows = statement.query_map([before, i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)], read)?;
@@ -78,7 +78,7 @@ impl Tx<'_> {
 
     pub(super) fn list_workflows(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<WorkflowRecord>> {
         let (before, limit) = (place(after)?.unwrap_or(i64::MAX), limit.clamp(1, PAGE_MAX));
-        let mut statement = self.statement(include_str!("sql/get_workflows.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_workflows.sql"))?;
         let mut rows = statement.query([before, i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)])?;
         let mut records = Vec::new();
         while let Some(row) = rows.next()? {
@@ -94,10 +94,10 @@ impl Tx<'_> {
         let mut statement = self.statement(include_str!("sql/count_workflow.sql"))?;
         let mut rows = statement.query([record.id.as_uuid().into_bytes()])?;
         while let Some(row) = rows.next()? {
-            let found: i64 = row.get(0)?;
+            let found: i64 = row.get("place")?;
             let state = match u8::try_from(found) {
                 Ok(number) => state(number)?,
-                Err(_) => self.known(row.get(1)?)?.job.state,
+                Err(_) => self.known(row.get("seq")?)?.job.state,
             };
             record.counts[usize::from(state.number())] += 1;
         }
@@ -107,13 +107,13 @@ impl Tx<'_> {
 
 fn read_workflow(row: &SqlRow<'_>) -> Answer<(i64, WorkflowRecord)> {
     let record = WorkflowRecord {
-        id: WorkflowId::from_uuid(uuid(row, 1)?),
-        name: row.get(2)?,
-        created_at: time(row.get(3)?),
+        id: WorkflowId::from_uuid(uuid(row, "id")?),
+        name: row.get("name")?,
+        created_at: time(row.get("created_at")?),
         counts: [0; 9],
-        pruned: u64::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
+        pruned: u64::try_from(row.get::<_, i64>("pruned")?).unwrap_or_default(),
     };
-    Ok((row.get(0)?, record))
+    Ok((row.get("seq")?, record))
 }
 
 /// A page of rows that were read with one more than asked for.

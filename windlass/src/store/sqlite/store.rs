@@ -74,9 +74,9 @@ impl Store for SqliteStore {
         self.readers.read("list jobs", move |tx| tx.list(&query)).await
     }
 
-    async fn count(&self, filter: &Filter, cap: u64) -> Result<u64> {
+    async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
         let filter = filter.clone();
-        self.readers.read("count jobs", move |tx| tx.count_matching(&filter, cap)).await
+        self.readers.read("count jobs", move |tx| tx.count_matching(&filter, cap, looked_max)).await
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
@@ -133,7 +133,7 @@ impl Store for SqliteStore {
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
         let (edit, by) = (edit.clone(), by.map(str::to_owned));
         let attempted = format!("change schedule {:?}", edit.name());
-        self.write(attempted, 1, move |tx| tx.edit_schedule(&edit, by.clone())).await
+        self.write(attempted, 1, move |tx| tx.edit_schedule(&edit, by.as_deref())).await
     }
 
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
@@ -153,6 +153,16 @@ impl Store for SqliteStore {
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {
         self.wakes.subscribe()
+    }
+
+    /// Writes the row of numbers as it is: a full disk, a file that cannot be written to or is gone, and a lock that is
+    /// held show in nothing less.
+    async fn ready(&self) -> Result<()> {
+        self.write("write to the store".to_owned(), 0, |tx| {
+            tx.conn.execute(include_str!("sql/touch_store.sql"), [])?;
+            Ok(())
+        })
+        .await
     }
 
     async fn check(&self) -> Result<Vec<String>> {

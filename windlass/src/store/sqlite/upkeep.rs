@@ -1,11 +1,12 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention (in `prune`); each at most `limit` in one step.
 
 use super::fault::Answer;
-use super::rows::kind_state;
-use super::tx::Tx;
-use crate::job::{Outcome, State, Timeouts, Verdict};
+use super::job_rows::kind_state;
+use super::transaction::Transaction;
+use crate::job::{State, Timeouts};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Upkeep, WORKER_LIVE};
+use crate::store::rules;
 
 /// How many rows one step looks at for each row it may deal with: some turn out to need nothing.
 pub(super) const LOOKS: usize = 10;
@@ -16,7 +17,7 @@ const SPARE_PAGES_KEPT: i64 = 1024;
 /// Gives back free pages; few in one step, because claims wait meanwhile.
 const GIVE_PAGES_BACK: &str = "pragma incremental_vacuum(256)";
 
-impl Tx<'_> {
+impl Transaction<'_> {
     pub(super) fn upkeep(&mut self, request: &Upkeep) -> Answer<UpkeepReport> {
         let limit = request.limit.max(1);
         let (lifetimes, more_lifetimes) = self.end_lifetimes(limit)?;
@@ -32,7 +33,7 @@ impl Tx<'_> {
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
     }
 
-    /// S15: whatever the state, and whoever holds the job.
+    /// S15: in any state, held or not.
     fn end_lifetimes(&mut self, limit: usize) -> Answer<(usize, bool)> {
         let looks = limit.saturating_mul(LOOKS);
         let (mut ended, mut looked) = (0, 0);
@@ -41,7 +42,7 @@ impl Tx<'_> {
                 return Ok((ended, true));
             }
             self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline, seq])?;
-            ended += usize::from(self.outlive(seq)?);
+            ended += usize::from(self.end_lifetime(seq)?);
             looked += 1;
         }
         let (mut outlived, mut more) = (None, looked >= looks);
@@ -50,7 +51,7 @@ impl Tx<'_> {
                 more = true;
                 break;
             }
-            ended += usize::from(self.outlive(seq)?);
+            ended += usize::from(self.end_lifetime(seq)?);
             outlived = Some(seq);
             looked += 1;
         }
@@ -61,58 +62,48 @@ impl Tx<'_> {
     }
 
     /// Ends a job whose lifetime is over. It may have ended long ago, or been given a new lifetime by a requeue.
-    fn outlive(&mut self, seq: i64) -> Answer<bool> {
-        match self.load(seq)?.filter(|stored| !stored.job.state.is_terminal()) {
-            Some(mut stored) if stored.job.deadline.is_some_and(|deadline| deadline <= self.now) => {
-                self.apply(&mut stored, &Verdict::of_lifetime(), Outcome::Revoked)?;
-                self.conclude(stored)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
+    fn end_lifetime(&mut self, seq: i64) -> Answer<bool> {
+        let Some(entry) = self.load(seq)? else { return Ok(false) };
+        let id = entry.job.id;
+        self.run_on(Some(entry), |set| rules::outlive(set, id))
     }
 
     /// Jobs that are older than the standard lifetime and were not looked at yet.
     fn standard_lifetimes(&self, looks: usize) -> Answer<Vec<i64>> {
         let Some(lifetime) = Timeouts::default().lifetime else { return Ok(Vec::new()) };
-        let mut statement = self.statement(include_str!("sql/older_jobs.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_older_jobs.sql"))?;
         let from = [self.now.minus(lifetime).as_micros(), i64::try_from(looks).unwrap_or(i64::MAX)];
         let mut rows = statement.query(from)?;
         let mut older = Vec::new();
         while let Some(row) = rows.next()? {
             // Later jobs are younger still.
-            if !row.get::<_, bool>(1)? {
+            if !row.get::<_, bool>("is_older")? {
                 break;
             }
-            older.push(row.get(0)?);
+            older.push(row.get("seq")?);
         }
         Ok(older)
     }
 
     fn due_lifetimes(&self, looks: usize) -> Answer<Vec<(i64, i64)>> {
-        let mut statement = self.statement(include_str!("sql/due_lifetimes.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_due_lifetimes.sql"))?;
         let from = [self.now.as_micros(), i64::try_from(looks).unwrap_or(i64::MAX)];
-        let rows = statement.query_map(from, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows = statement.query_map(from, |row| Ok((row.get("deadline")?, row.get("seq")?)))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// S10, S11 and S14: nobody settled these in time.
+    /// S10, S11 and S14: leases that were not settled in time.
     fn take_back_leases(&mut self, limit: usize) -> Answer<usize> {
-        let mut statement = self.statement(include_str!("sql/expired_leases.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_expired_leases.sql"))?;
         let from = [self.now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
         let expired: Vec<i64> = statement.query_map(from, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         let mut count = 0;
         for seq in expired {
-            let mut stored = self.known(seq)?;
+            let entry = self.known(seq)?;
+            let id = entry.job.id;
             // The end of another job of this step may have ended this one.
-            if stored.job.state != State::Running {
-                continue;
-            }
-            let verdict = Verdict::of_expiry(&stored.job, &mut fastrand::f64);
-            if self.apply(&mut stored, &verdict, Outcome::Lost)?.is_terminal() {
-                self.conclude(stored)?;
-            }
-            count += 1;
+            let taken = self.run_on(Some(entry), |set| rules::expire(set, id, &mut fastrand::f64))?;
+            count += usize::from(taken.is_some());
         }
         Ok(count)
     }
@@ -132,13 +123,14 @@ impl Tx<'_> {
 
     /// Writes down what the clock says already, so that counts stay cheap: what is due is SCHEDULED.
     fn let_fall_due(&mut self, limit: usize) -> Answer<()> {
-        let mut statement = self.statement(include_str!("sql/due_waiting.sql"))?;
+        let mut statement = self.statement(include_str!("sql/list_due.sql"))?;
         let from = [self.now.as_micros(), i64::try_from(limit.saturating_mul(LOOKS)).unwrap_or(i64::MAX)];
         let read = |row: &rusqlite::Row<'_>| {
-            Ok(([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?], row.get::<_, i64>(4)?))
+            let place = [row.get::<_, i64>("lane")?, row.get("priority")?, row.get("at")?, row.get("seq")?];
+            Ok((place, row.get::<_, i64>("kind")?))
         };
         let due: Vec<([i64; 4], i64)> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
-        let mut statement = self.statement(include_str!("sql/fall_due.sql"))?;
+        let mut statement = self.statement(include_str!("sql/set_scheduled.sql"))?;
         for (place, kind) in due {
             statement.execute(place)?;
             self.count(place[0], kind_state(kind)?, -1);

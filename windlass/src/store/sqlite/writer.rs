@@ -1,7 +1,7 @@
 //! The one thread that writes, so that many callers share one commit.
 //!
 //! It takes what callers have sent, applies it in one `BEGIN IMMEDIATE` transaction, commits, and answers each caller
-//! once the commit is on disk. A lone caller is served at once; after a group that had company the thread gives the
+//! once the commit is on disk. A lone caller is served at once; after a group of several the thread gives the
 //! others a moment to come back, which makes the next group as large. A call that the rules refuse has written nothing
 //! and fails alone; when SQLite itself fails, the group is undone and each call is tried on its own.
 
@@ -12,8 +12,9 @@ use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot};
 
 use super::fault::{Answer, Fault, is_busy};
-use super::turn::Turn;
-use super::tx::{Names, SharedClock, Tx};
+use super::place::Place;
+use super::transaction::{Names, SharedClock, Transaction};
+use super::write_turn::WriteTurn;
 use crate::error::Result;
 use crate::job::QueueName;
 use crate::store::answer::{JobEventKind, Wake};
@@ -28,7 +29,7 @@ const COMPANY_WAIT: Duration = Duration::from_micros(100);
 /// How often other processes' commits are looked for: this after something happened, and ever less often after that.
 const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_LAST: Duration = Duration::from_millis(20);
-/// How often it is looked whether somebody wants to be told of them.
+/// How often the writer looks whether a hint about them is wanted.
 const LOOK_UNWANTED: Duration = Duration::from_millis(100);
 /// How long to wait for the file's lock between two tries.
 const BUSY_FIRST: Duration = Duration::from_micros(200);
@@ -39,7 +40,7 @@ const CHECKPOINT_PAGES: usize = 500;
 /// A call that waits for its turn in a transaction.
 pub(super) trait Call: Send {
     /// Does it; an error means that the transaction must be undone.
-    fn run(&mut self, tx: &mut Tx<'_>) -> Answer<()>;
+    fn run(&mut self, tx: &mut Transaction<'_>) -> Answer<()>;
     /// About how many jobs it writes.
     fn weight(&self) -> usize;
     /// When it was sent.
@@ -50,7 +51,7 @@ pub(super) trait Call: Send {
     fn failed(self: Box<Self>, fault: Fault, known: bool);
 }
 
-/// A call made of a function and the way back to whoever waits for its answer.
+/// A call made of a function and the channel to the caller that waits for its answer.
 pub(super) struct Request<T, F> {
     pub(super) attempted: String,
     pub(super) weight: usize,
@@ -60,11 +61,11 @@ pub(super) struct Request<T, F> {
     pub(super) reply: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnMut(&mut Tx<'_>) -> Answer<T> + Send> Call for Request<T, F> {
-    fn run(&mut self, tx: &mut Tx<'_>) -> Answer<()> {
+impl<T: Send, F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send> Call for Request<T, F> {
+    fn run(&mut self, tx: &mut Transaction<'_>) -> Answer<()> {
         self.answer = Some(match (self.run)(tx) {
             Err(fault) if !fault.is_refusal() => return Err(fault),
-            Err(fault) => Err(fault.told(&self.attempted, true)),
+            Err(fault) => Err(fault.into_error(&self.attempted, true)),
             Ok(answer) => Ok(answer),
         });
         Ok(())
@@ -86,11 +87,11 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Answer<T> + Send> Call for Request<T, F> 
     }
 
     fn failed(self: Box<Self>, fault: Fault, known: bool) {
-        let _ = self.reply.send(Err(fault.told(&self.attempted, known)));
+        let _ = self.reply.send(Err(fault.into_error(&self.attempted, known)));
     }
 }
 
-/// Why a transaction came to nothing.
+/// Why a transaction was undone.
 struct Undone {
     fault: Fault,
     /// Whether it is certain that nothing was written: not when the commit itself failed.
@@ -104,7 +105,9 @@ pub(super) struct Writer {
     pub(super) clock: SharedClock,
     pub(super) calls: Receiver<Box<dyn Call>>,
     pub(super) wakes: broadcast::Sender<Wake>,
-    pub(super) turn: Turn,
+    pub(super) turn: WriteTurn,
+    /// Where the file was when it was opened.
+    pub(super) place: Place,
     /// Asks the other thread for a checkpoint.
     pub(super) checkpoints: SyncSender<()>,
     /// Set by that thread when the log can be started over if the writer finishes the checkpoint.
@@ -154,7 +157,7 @@ impl Writer {
         while group.len() < GROUP_CALLS_MAX && weight < GROUP_WEIGHT_MAX {
             let next = match self.calls.try_recv() {
                 Ok(next) => next,
-                // Alone, or as many as last time: nobody is being waited for.
+                // Alone, or as many as last time: no caller is being waited for.
                 Err(_) if expected < 2 || group.len() >= expected => break,
                 Err(_) => match self.calls.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                     Ok(next) => next,
@@ -175,7 +178,7 @@ impl Writer {
                 }
                 self.pass_on(hints);
             }
-            Err(Undone { fault, known: true }) if group.len() > 1 && !busy(&fault) => {
+            Err(Undone { fault, known: true }) if group.len() > 1 && !busy(&fault) && !matches!(fault, Fault::Gone) => {
                 // One of them is bad: each on its own, so that only that one fails.
                 for call in group {
                     self.serve(vec![call], pace);
@@ -191,6 +194,8 @@ impl Writer {
         self.begin(since + self.timeout).map_err(|error| Undone { fault: error.into(), known: true })?;
         let written = self.write(group);
         let undone = match written {
+            // Whatever was written to a file that is not there any more would be lost with this process.
+            Ok(_) if !self.place.is_there() => Undone { fault: Fault::Gone, known: true },
             Ok((hints, tick)) => match self.conn.execute_batch("commit") {
                 Ok(()) => {
                     drop(turn);
@@ -214,7 +219,7 @@ impl Writer {
     }
 
     fn write(&mut self, group: &mut [Box<dyn Call>]) -> Answer<(Vec<Wake>, i64)> {
-        let mut tx = Tx::begin(&self.conn, &mut self.names, self.clock.as_ref())?;
+        let mut tx = Transaction::begin(&self.conn, &mut self.names, self.clock.as_ref())?;
         for call in group {
             tx.look_at(self.clock.as_ref());
             call.run(&mut tx)?;
@@ -272,14 +277,14 @@ impl Writer {
     fn pass_on(&self, hints: Vec<Wake>) {
         if self.wakes.receiver_count() > 0 {
             for hint in hints {
-                // Whoever stopped listening meanwhile needs no hint.
+                // A listener that has gone meanwhile needs no hint.
                 let _ = self.wakes.send(hint);
             }
         }
     }
 
     fn others(&mut self, pace: &mut Pace) -> Answer<Vec<Wake>> {
-        let mut tx = Tx::begin(&self.conn, &mut self.names, self.clock.as_ref())?;
+        let mut tx = Transaction::begin(&self.conn, &mut self.names, self.clock.as_ref())?;
         let mut hints = Vec::new();
         let after = Cursor(pace.tick.to_string());
         for event in tx.events(Some(&after), PAGE_MAX)?.items {
@@ -309,6 +314,7 @@ fn fail_all(group: Vec<Box<dyn Call>>, undone: Undone) {
         let own = match &fault {
             Fault::Sql(error) => Fault::Sql(again(error)),
             Fault::Broken(what) => Fault::Broken(what.clone()),
+            Fault::Gone => Fault::Gone,
             Fault::Refused(error) => Fault::broken(error.to_string()),
         };
         call.failed(own, known);

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use windlass::job::{LeaseKey, Settlement};
 use windlass::store::*;
 use windlass::workflow::Submission;
-use windlass::{Error, LeaseKey, Result, Settlement};
+use windlass::{Error, Result};
 
 /// What shall go wrong, each so many times.
 #[derive(Debug, Default)]
@@ -30,6 +31,14 @@ pub(crate) struct Faults {
     pub(crate) extend_panics: AtomicUsize,
     /// Enqueues that never answer.
     pub(crate) insert_hangs: AtomicUsize,
+    /// Settle calls that never answer, and write nothing.
+    pub(crate) settle_hangs: AtomicUsize,
+    /// Settle calls stand still as long as this is not zero.
+    pub(crate) settle_stands: AtomicUsize,
+    /// Heartbeats that never answer.
+    pub(crate) extend_hangs: AtomicUsize,
+    /// Upkeep calls that never answer.
+    pub(crate) upkeep_hangs: AtomicUsize,
     /// Settle calls made.
     pub(crate) settle_calls: AtomicUsize,
     /// Claim calls made.
@@ -92,6 +101,9 @@ impl Layer for FaultyStore {
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
         self.faults.extend_calls.fetch_add(1, Ordering::SeqCst);
         assert!(!happens(&self.faults.extend_panics), "a heartbeat that panics, as told");
+        if happens(&self.faults.extend_hangs) {
+            std::future::pending().await
+        }
         if happens(&self.faults.extend) {
             return Err(unavailable("extend"));
         }
@@ -101,6 +113,12 @@ impl Layer for FaultyStore {
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
         self.faults.settle_calls.fetch_add(1, Ordering::SeqCst);
         assert!(!happens(&self.faults.settle_panics), "a settle that panics, as told");
+        if happens(&self.faults.settle_hangs) {
+            std::future::pending().await
+        }
+        while self.faults.settle_stands.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         if happens(&self.faults.settle) {
             return Err(unavailable("settle"));
         }
@@ -109,6 +127,13 @@ impl Layer for FaultyStore {
         }
         let answers = self.inner.settle(settlements).await;
         if happens(&self.faults.settle_answer) { Err(unavailable("settle")) } else { answers }
+    }
+
+    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
+        if happens(&self.faults.upkeep_hangs) {
+            std::future::pending().await
+        }
+        self.inner.upkeep(request).await
     }
 
     /// Heartbeats come through here too.

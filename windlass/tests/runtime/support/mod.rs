@@ -38,7 +38,7 @@ pub(crate) async fn memory() -> Setup {
 /// A fresh SQLite file.
 #[cfg(feature = "sqlite")]
 pub(crate) async fn sqlite() -> Setup {
-    use windlass::store::sqlite::SqliteOptions;
+    use windlass::store::SqliteOptions;
     let (folder, clock) = (tempfile::TempDir::new().expect("a temporary folder"), ManualClock::default());
     let options = SqliteOptions::new(folder.path().join("jobs.db")).clock(clock.clone());
     // These tests cut no power, and syncing would make them many times as long.

@@ -137,7 +137,7 @@ impl Model {
                         ending(State::DeadLetter).because(ReasonKind::Exhausted)
                     }
                     _ => {
-                        let asked = retry_after.map(|after| seconds(u32::from(after).min(policy.max)));
+                        let asked = retry_after.map(|after| seconds(after.into()));
                         let delay = asked.unwrap_or_else(|| backoff(&policy, n));
                         Ending { delay, ..ending(State::Retrying) }
                     }
@@ -174,8 +174,8 @@ impl Model {
         let ended_before = is_end(self.jobs[name].state);
         self.close(name, ending);
         if ended_before {
-            // FAILED, now DEAD_LETTER: it had ended, so nobody is told again, but a store may say that it moved.
-            self.moved.push((name, ending.state));
+            // FAILED, now DEAD_LETTER: who waited for its end is not told again, but the event says where it is now.
+            self.events.push((name, Some(ending.state)));
             self.count("ended twice");
         } else if is_end(ending.state) {
             self.conclude(name);
@@ -347,6 +347,39 @@ impl Model {
         false
     }
 
+    // Priorities.
+
+    /// Lets those that wait for a job have the priority that it has now.
+    pub(super) fn followed(&mut self, name: Name) {
+        for heir in 0..self.jobs.len() {
+            let job = &self.jobs[heir];
+            let waits = !job.gone && job.state == State::Pending && job.edges.iter().any(|edge| edge.on == name);
+            if !waits || job.plan.draft.own_priority_only {
+                continue;
+            }
+            let before = job.effective();
+            let on = job.edges.iter().map(|edge| &self.jobs[edge.on]).filter(|on| !on.gone);
+            self.jobs[heir].inherited = on.map(|on| on.effective()).min();
+            if self.jobs[heir].effective() != before {
+                self.count("followed a priority");
+                self.followed(heir);
+            }
+        }
+    }
+
+    /// Lets a job that waits for one more be as urgent as that one.
+    fn inherit(&mut self, join: Name, child: Name) {
+        if self.jobs[join].plan.draft.own_priority_only {
+            return;
+        }
+        let (before, from) = (self.jobs[join].effective(), self.jobs[child].effective());
+        let inherited = &mut self.jobs[join].inherited;
+        *inherited = Some(inherited.map_or(from, |old| old.min(from)));
+        if self.jobs[join].effective() != before {
+            self.followed(join);
+        }
+    }
+
     /// Stores the children of a completed job; whoever waits for all it spawns now waits for them too.
     fn spawn(&mut self, parent: Name, children: &[Plan], firsts: &[usize]) {
         if children.is_empty() {
@@ -366,6 +399,7 @@ impl Model {
                 }
                 job.edges.push(ModelEdge { on: child, kind, met: false });
                 self.count("gained a dependency");
+                self.inherit(join, child);
                 if !self.jobs[child].unfinished() {
                     self.hear(join, child);
                 }

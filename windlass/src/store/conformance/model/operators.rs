@@ -62,8 +62,12 @@ impl Model {
                 }
                 if !dry_run {
                     let job = &mut self.jobs[name];
+                    let before = job.effective();
                     job.priority = priority.unwrap_or(job.priority);
                     job.tag = tag.or(job.tag);
+                    if job.effective() != before {
+                        self.followed(name);
+                    }
                 }
                 Ok(())
             }

@@ -173,8 +173,6 @@ pub(super) struct Model {
     pub(super) workflows: Vec<u64>,
     /// What happened in this step: a job was stored, or ended in a state.
     pub(super) events: Vec<(Name, Option<State>)>,
-    /// The jobs that ended in this step although they had ended before.
-    pub(super) moved: Vec<(Name, State)>,
     pub(super) granted: usize,
     /// How often what happened, so that a run can be shown not to be empty.
     pub(super) tally: BTreeMap<&'static str, u64>,

@@ -64,6 +64,7 @@ fn policy(policy: &Policy) -> RetryPolicy {
         lost: if policy.lost_free { Lost::Free } else { Lost::Counted },
         lost_backoff: policy.lost_backoff,
         interrupts_count: policy.interrupts_count,
+        retry_after_max: crate::job::RETRY_AFTER_MAX,
     }
 }
 

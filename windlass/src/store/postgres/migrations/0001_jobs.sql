@@ -1,5 +1,5 @@
 -- Jobs: one wide row each that is hardly ever written again, and one narrow row that moves from table to table.
--- A job is PENDING in waiting, DELAYED, SCHEDULED or RETRYING in ready, RUNNING in leased, ended in done.
+-- A job is PENDING in pending, DELAYED, SCHEDULED or RETRYING in ready, RUNNING in leased, ended in done.
 -- All times are microseconds since 1970.
 create table windlass.queue (
     queue int generated always as identity primary key,
@@ -14,9 +14,16 @@ create table windlass.lane (
     unique (queue, job_type)
 );
 create sequence windlass.seq;
+-- An id is the job's sequence under a mask that is computed with id_key, so that no index of random ids is needed.
+create table windlass.store (
+    only_row boolean primary key default true check (only_row),
+    id_key bytea not null
+);
+insert into windlass.store (id_key)
+values (sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
 create table windlass.job (
     seq bigint primary key,
-    id uuid not null unique,
+    id uuid not null,
     lane int not null,
     priority smallint not null,
     inherited smallint,
@@ -35,55 +42,5 @@ create table windlass.job (
     progress text,
     checkpoint bytea
 );
-create index job_workflow on windlass.job (workflow) where workflow is not null;
+create index job_workflow on windlass.job (workflow, seq) where workflow is not null;
 create index job_schedule on windlass.job (schedule, seq) where schedule is not null;
-
--- The order of the columns before attempt is what the claim reads; due is the position, or run_at while it lies ahead.
-create table windlass.ready (
-    seq bigint primary key,
-    id uuid not null,
-    lane int not null,
-    priority smallint not null,
-    state smallint not null check (state in (1, 2, 4)),
-    slow boolean not null,
-    due bigint not null,
-    deadline bigint,
-    visibility bigint not null,
-    version bigint not null,
-    attempt int not null,
-    failures int not null,
-    lost int not null,
-    generation int not null,
-    scheduled_at bigint,
-    updated_at bigint,
-    started_at bigint,
-    failed_at bigint,
-    failure text
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-create index ready_claim on windlass.ready (lane, priority, due, seq);
-create index ready_deadline on windlass.ready (deadline) where deadline is not null;
-create index ready_later on windlass.ready (due) where state <> 2;
-
-create table windlass.leased (
-    id uuid primary key,
-    seq bigint not null,
-    lane int not null,
-    priority smallint not null,
-    slow boolean not null,
-    token uuid not null,
-    version bigint not null,
-    expires_at bigint not null,
-    deadline bigint,
-    visibility bigint not null,
-    attempt int not null,
-    failures int not null,
-    lost int not null,
-    generation int not null,
-    scheduled_at bigint not null,
-    started_at bigint not null,
-    failed_at bigint,
-    failure text,
-    worker text not null,
-    cancel text
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-create index leased_expiry on windlass.leased (expires_at);

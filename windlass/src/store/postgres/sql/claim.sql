@@ -1,5 +1,5 @@
 -- Takes runnable jobs out of several lanes (rule L1): looks at the first of each lane and priority, locks as many of
--- them in claim order as are wanted and nobody else holds, and moves their rows from ready to leased.
+-- them in claim order as are wanted and no other claim holds, and moves their rows from ready to leased.
 -- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout;
 -- $4 lanes; $5 the place of each lane's queue in the call; $6 the places, each once; $7 how many of each place;
 -- $8 how many in all; $9 how many more to look at than are wanted, because others may hold some; $10 the part
@@ -49,9 +49,11 @@ taken as (
 ),
 held as (
     insert into windlass.leased
+        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, attempt, failures, lost, generation,
+        scheduled_at, started_at, failed_at, failure, worker)
     select
         t.seq, t.lane, t.priority, t.slow, $10::uuid, t.version, t.expires_at, t.deadline, t.visibility, t.attempt,
-        t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text, null
+        t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text
     from taken t
 )
 select

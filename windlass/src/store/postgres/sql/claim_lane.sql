@@ -1,4 +1,4 @@
--- Takes runnable jobs out of one lane (rule L1): locks the first that nobody else holds, priority by priority, and moves
+-- Takes runnable jobs out of one lane (rule L1): locks the first that no other transaction holds, priority by priority, and moves
 -- their rows from ready to leased. It stops at the last row it wants, so that nothing else is touched.
 -- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout; $4 lane;
 -- $5 how many; $6 for each priority the moment before which nothing can be due; $7 the part that the tokens have in
@@ -34,9 +34,11 @@ taken as (
 ),
 held as (
     insert into windlass.leased
+        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, attempt, failures, lost, generation,
+        scheduled_at, started_at, failed_at, failure, worker)
     select
         t.seq, t.lane, t.priority, t.slow, $7::uuid, t.version, t.expires_at, t.deadline, t.visibility, t.attempt,
-        t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text, null
+        t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text
     from taken t
 )
 select

@@ -16,9 +16,11 @@ gone as (
 ),
 ended as (
     insert into windlass.done
+        (seq, lane, state, completed_at, version, attempt, failures, lost, generation, scheduled_at, started_at, token, worker,
+        result_type, result)
     select
         g.seq, g.lane, 5, (select now from clock), g.version, g.attempt, g.failures, g.lost, g.generation, g.scheduled_at,
-        g.started_at, null, g.token, g.worker, null, null, g.result_type, g.result
+        g.started_at, g.token, g.worker, g.result_type, g.result
     from gone g
 )
 insert into windlass.event (at, lane, kind, count, seqs)

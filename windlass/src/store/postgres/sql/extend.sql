@@ -11,4 +11,4 @@ set expires_at = greatest(
     l.expires_at, least((select now from clock) + coalesce($2::bigint, l.visibility), l.deadline))
 from unnest($3::bigint[], $4::uuid[]) as i(seq, token)
 where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock)
-returning l.seq, l.expires_at - (select now from clock), l.cancel, l.token
+returning l.seq, l.token, l.expires_at - (select now from clock) as expires_in, l.cancel

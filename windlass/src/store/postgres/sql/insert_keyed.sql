@@ -48,10 +48,12 @@ stored as (
 ),
 placed as (
     insert into windlass.ready
+        (seq, lane, priority, state, slow, due, deadline, visibility, version, attempt, failures, lost, generation,
+        updated_at)
     select
         n.seq, n.lane, n.priority, case when n.run_at is null then 2 else 1 end, n.slow,
         coalesce(n.run_at, n.now), n.deadline, n.visibility, 0, 0, 0, 0, 0,
-        null, case when n.run_at is null then null else n.now end, null, null, null
+        case when n.run_at is null then null else n.now end
     from new n
 ),
 told as (

@@ -1,4 +1,5 @@
--- Stores one job as insert does, which spends more on taking arrays apart than this on everything but the rows.
+-- Stores one job as insert does, without arrays. Of the server's processor time it takes 117 µs, insert_alike 133, insert
+-- 157 (PostgreSQL 15, payload of 200 bytes, medians of seven alternating rounds).
 -- $1 the time, null for the server's; $2 what its id ends with and $3 the mask of its sequence; $4 payload; $5 lane;
 -- $6 priority; $7 delay and $8 moment to run at, null for none; $9 lifetime; $10 visibility timeout; $11 content type;
 -- $12 options; $13 whether the end needs the slow path; $14 the last moment at which it would first run beyond its
@@ -19,10 +20,12 @@ with stored as (
 ),
 placed as (
     insert into windlass.ready
+        (seq, lane, priority, state, slow, due, deadline, visibility, version, attempt, failures, lost, generation,
+        updated_at)
     select
         s.seq, $5::int, $6::smallint, case when r.run_at is null then 2 else 1 end, $13::boolean,
         coalesce(r.run_at, s.now), s.deadline, $10::bigint, 0, 0, 0, 0, 0,
-        null, case when r.run_at is null then null else s.now end, null, null, null
+        case when r.run_at is null then null else s.now end
     from stored s
     cross join lateral (
         select nullif(greatest(coalesce(s.now + $7::bigint, $8::bigint), s.now), s.now) as run_at

@@ -1,2 +1,2 @@
--- Sends a hint. $1 channel, $2 words.
-select pg_notify($1::text, $2::text)
+-- Sends a hint. $1 channel, $2 text.
+select pg_catalog.pg_notify($1::text, $2::text)

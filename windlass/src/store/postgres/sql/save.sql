@@ -21,4 +21,4 @@ kept as (
     from held h
     where j.seq >= h.seq and j.seq <= h.seq and (h.progress is not null or h.checkpoint is not null)
 )
-select h.seq, h.version, (select now from clock), h.token from held h
+select h.seq, h.token, h.version, (select now from clock) as now from held h

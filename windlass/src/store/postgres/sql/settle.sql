@@ -1,5 +1,5 @@
 -- Ends attempts that have no consequences for other jobs (rule L2: fenced in the statement that writes). Rows that are
--- marked slow are left alone, and so is every lease that does not hold: what is not returned was not changed.
+-- marked slow and leases that do not hold are left alone: what is not returned was not changed.
 -- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 results; $5 for each the place in what follows,
 -- from 1: $6 outcomes; $7 next states; $8 delays; $9 whether it counts as a failure; $10 failures; $11 reasons;
 -- $12 content types of results. Most attempts end alike, and taking apart an array costs more than looking into one.
@@ -20,6 +20,8 @@ gone as (
 ),
 ended as (
     insert into windlass.done
+        (seq, lane, state, completed_at, version, attempt, failures, lost, generation, scheduled_at, started_at, failed_at,
+        token, worker, failure, reason, result_type, result)
     select
         g.seq, g.lane, g.next, c.now, g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
         g.scheduled_at, g.started_at,
@@ -31,6 +33,8 @@ ended as (
 ),
 back as (
     insert into windlass.ready
+        (seq, lane, priority, state, slow, due, deadline, visibility, version, attempt, failures, lost, generation,
+        scheduled_at, updated_at, started_at, failed_at, failure)
     select
         g.seq, g.lane, g.priority, g.next, g.slow, c.now + coalesce(g.delay, 0), g.deadline, g.visibility, g.version,
         g.attempt, g.failures + g.counted, g.lost, g.generation,
@@ -41,6 +45,7 @@ back as (
 ),
 closed as (
     insert into windlass.attempt
+        (seq, version, token, number, generation, outcome, started_at, ended_at, worker, failure)
     select
         g.seq, g.version, g.token, g.attempt, g.generation, g.outcome, g.started_at, c.now, g.worker, g.said
     from gone g, clock c

@@ -21,7 +21,7 @@ from (
         union all
         select lane, 8, cancelled, 0 from windlass_lane
         union all
-        select lane, case kind when 0 then 2 when 1 then 1 else 4 end, 0, count(*) from windlass_waiting group by 1, 2
+        select lane, case kind when 0 then 2 when 1 then 1 else 4 end, 0, count(*) from windlass_ready group by 1, 2
         union all
         select lane, 0, 0, count(*) from windlass_pending group by 1
         union all

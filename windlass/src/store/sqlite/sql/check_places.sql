@@ -5,7 +5,7 @@ from (
     from (
         select seq, 0 as place, 1 as job from windlass_job
         union all
-        select seq, 1, 0 from windlass_waiting
+        select seq, 1, 0 from windlass_ready
         union all
         select seq, 1, 0 from windlass_pending
         union all

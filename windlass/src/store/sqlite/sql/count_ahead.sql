@@ -3,7 +3,7 @@
 select count(*)
 from (
     select 1
-    from windlass_waiting
+    from windlass_ready
     where lane = ?1 and priority = ?2 and (at, seq) < (?3, ?4)
     limit ?5
 );

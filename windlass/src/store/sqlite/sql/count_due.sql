@@ -1,6 +1,6 @@
 -- DELAYED and RETRYING jobs that are due, by lane and kind: they count as SCHEDULED. ?1 now. Index
--- windlass_waiting_later; upkeep keeps them few.
-select lane, kind, count(*)
-from windlass_waiting
+-- windlass_ready_later; upkeep keeps them few.
+select lane, kind, count(*) as due
+from windlass_ready
 where kind <> 0 and at <= ?1
 group by lane, kind;

@@ -1,4 +1,4 @@
 -- A schedule. ?1 name. Primary key.
-select name, timing, missed, overlap, from_code, type, queue, priority, options, content_type, payload, version, paused, created_at, updated_at, next_at, last_slot, last_job, fired
+select name, timing, missed, overlap, from_code, type, queue, priority, options, content_type, payload, version, paused, created_at, updated_at, next_at, last_slot, last_job, fired, last_error
 from windlass_schedule
 where name = ?1;

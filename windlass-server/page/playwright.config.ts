@@ -1,0 +1,35 @@
+// Browser tests against the real binary, on the distribution's own Chromium. Nothing is downloaded.
+
+import { existsSync } from "node:fs";
+import { defineConfig } from "@playwright/test";
+
+const found = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+const isRoot = process.getuid?.() === 0;
+
+export default defineConfig({
+  testDir: "test/browser",
+  outputDir: "test-results",
+  fullyParallel: false,
+  workers: 2,
+  retries: 0,
+  timeout: 60_000,
+  expect: { timeout: 15_000 },
+  reporter: [["line"]],
+  use: {
+    browserName: "chromium",
+    viewport: { width: 1280, height: 800 },
+    launchOptions: {
+      executablePath: process.env.WINDLASS_CHROMIUM ?? found,
+      // Chromium refuses its sandbox to root.
+      chromiumSandbox: !isRoot,
+      args: [
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+      ],
+    },
+  },
+});

@@ -1,0 +1,308 @@
+// Schedules: when each fires next, and one with its coming firings; created and changed with a look ahead.
+
+import { Fragment } from "preact";
+import { part, type Schemas, send } from "../api/client.ts";
+import { useResource } from "../api/live.ts";
+import { mayOperate } from "../api/me.ts";
+import { Command, curl, quoted } from "../parts/copy.tsx";
+import { ActDialog, dialog, tell } from "../parts/dialog.tsx";
+import { Firings } from "../parts/firings.tsx";
+import { Json } from "../parts/json.tsx";
+import { Empty, Loaded } from "../parts/notice.tsx";
+import { ScheduleForm } from "../parts/schedule-form.tsx";
+import { Table } from "../parts/table.tsx";
+import { Text } from "../parts/text.tsx";
+import { exact, Moment, When } from "../parts/time.tsx";
+import { go, href } from "../router.ts";
+import { number } from "../words.ts";
+
+type Schedule = Schemas["Schedule"];
+
+/** When it fires, in a few words. */
+export function timing(of: Schemas["NewSchedule"]): string {
+  if (of.cron) return `${of.cron} ${of.zone ?? "UTC"}`;
+  if (of.every) return `every ${of.every}`;
+  return `${of.delay} after its job ended`;
+}
+
+export function SchedulesScreen() {
+  const page = useResource<Schemas["SchedulePage"]>("/v1/schedules?limit=200", 3000);
+  return (
+    <>
+      <div class="head">
+        <h1>Schedules</h1>
+        {mayOperate() ? (
+          <div class="actions">
+            <a class="button primary" href={href("/schedules/~new")}>
+              New schedule
+            </a>
+          </div>
+        ) : null}
+      </div>
+      <Loaded of={page}>
+        {(data) => (
+          <Table
+            caption="Schedules, by name"
+            rows={data.items}
+            id={(one) => one.schedule.name ?? ""}
+            empty={
+              <Empty
+                says="No schedules yet. A schedule submits a job again and again."
+                command="windlass schedules create nightly report.build --cron '30 2 * * *' --zone Europe/Berlin"
+              />
+            }
+            columns={[
+              {
+                name: "Schedule",
+                sort: "ascending",
+                cell: (one) => (
+                  <span class="row">
+                    <a href={href(`/schedules/${encodeURIComponent(one.schedule.name ?? "")}`)}>
+                      <Text>{one.schedule.name ?? ""}</Text>
+                    </a>
+                    {one.paused ? <span class="pill">paused</span> : null}
+                  </span>
+                ),
+              },
+              {
+                name: "Fires",
+                cell: (one) => (
+                  <code>
+                    <Text>{timing(one.schedule)}</Text>
+                  </code>
+                ),
+              },
+              { name: "Type", cell: (one) => <Text>{one.schedule.job.type}</Text> },
+              {
+                name: "Next",
+                narrow: true,
+                cell: (one) => (one.paused ? <span class="muted">paused</span> : <When at={one.next_at} />),
+              },
+              { name: "Last", narrow: true, cell: (one) => <When at={one.last_slot} /> },
+              {
+                name: "Fired",
+                narrow: true,
+                number: true,
+                cell: (one) => (
+                  <a href={href(`/jobs?schedule=${encodeURIComponent(one.schedule.name ?? "")}`)}>
+                    {number(one.fired)}
+                  </a>
+                ),
+              },
+            ]}
+            foot={data.next_cursor ? "The first 200." : undefined}
+          />
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+function Acts({ one, reload }: { one: Schedule; reload: () => void }) {
+  const name = one.schedule.name ?? "";
+  const path = `/v1/schedules/${part(name)}`;
+  if (!mayOperate()) return null;
+  const pause = async () => {
+    await send("POST", `${path}/${one.paused ? "resume" : "pause"}`);
+    reload();
+    tell(one.paused ? `${name} fires again` : `${name} does not fire until it is resumed`);
+  };
+  const fire = async () => {
+    const { job_id } = await send<Schemas["Triggered"]>("POST", `${path}/trigger`);
+    reload();
+    tell(`${name} was fired`, <a href={href(`/jobs/${job_id}`)}>to its job</a>);
+  };
+  const remove = () => {
+    dialog.value = (
+      <ActDialog
+        title={`Delete ${name}`}
+        says="The schedule fires no more. The jobs that it has fired stay."
+        verb="Delete"
+        risky
+        typed={name}
+        lines={() => [`windlass schedules delete ${quoted(name)}`, curl("DELETE", path)]}
+        act={async () => {
+          await send("DELETE", path);
+          go("/schedules");
+          tell(`${name} was deleted`);
+        }}
+      />
+    );
+  };
+  return (
+    <div class="actions">
+      <button type="button" class="button" onClick={() => void fire()}>
+        Fire now
+      </button>
+      <button type="button" class="button" onClick={() => void pause()}>
+        {one.paused ? "Resume" : "Pause"}
+      </button>
+      <a class="button" href={href(`/schedules/${encodeURIComponent(name)}/edit`)}>
+        Edit
+      </a>
+      <button type="button" class="button risky" onClick={remove}>
+        Delete
+      </button>
+    </div>
+  );
+}
+
+function Fired({ name }: { name: string }) {
+  const page = useResource<Schemas["JobPage"]>(
+    `/v1/jobs?schedule=${encodeURIComponent(name)}&limit=20&payloads=false`,
+    3000,
+  );
+  return (
+    <section class="card">
+      <h2>Last firings</h2>
+      <Loaded of={page}>
+        {(data) =>
+          data.items.length === 0 ? (
+            <p class="muted">None is kept.</p>
+          ) : (
+            <ol class="firings" aria-label="Last firings, oldest first">
+              {[...data.items].reverse().map((job) => (
+                <li key={job.id}>
+                  <a
+                    class={job.state}
+                    href={href(`/jobs/${job.id}`)}
+                    aria-label={`${job.state}, ${job.firing?.slot ?? job.created_at}`}
+                    title={`${job.state}, ${job.firing?.slot ?? job.created_at}`}
+                  >
+                    <span />
+                  </a>
+                </li>
+              ))}
+            </ol>
+          )
+        }
+      </Loaded>
+      <a href={href(`/jobs?schedule=${encodeURIComponent(name)}`)}>All jobs that it fired</a>
+    </section>
+  );
+}
+
+function One({ one, reload }: { one: Schedule; reload: () => void }) {
+  const { schedule } = one;
+  const name = schedule.name ?? "";
+  const next = useResource<Schemas["NextSlots"]>(
+    schedule.cron ? null : `/v1/schedules/${part(name)}/next?n=10`,
+    10_000,
+  );
+  const facts: [string, preact.ComponentChildren][] = [
+    [
+      "Fires",
+      <code>
+        <Text>{timing(schedule)}</Text>
+      </code>,
+    ],
+    ["Type", <Text>{schedule.job.type}</Text>],
+    ["Queue", <Text>{schedule.job.queue ?? "default"}</Text>],
+    ["Next", one.paused ? "paused" : <Moment at={one.next_at} />],
+    ["Last", <Moment at={one.last_slot} />],
+    [
+      "Missed firings",
+      {
+        coalesce: "fire once, together",
+        skip: "are left out",
+        all: `fire one by one, at most ${schedule.missed_max ?? 1}`,
+      }[schedule.missed ?? "coalesce"],
+    ],
+    [
+      "While the last runs",
+      { skip: "it does not fire", queue_one: "one waits", allow: "it fires all the same" }[schedule.overlap ?? "skip"],
+    ],
+    ["Version", `${one.version}${schedule.from_code ? ", registered by a worker's code" : ""}`],
+  ];
+  return (
+    <>
+      <div class="head">
+        <h1>
+          <Text>{name}</Text>
+        </h1>
+        {one.paused ? <span class="pill">paused</span> : null}
+        <Acts one={one} reload={reload} />
+      </div>
+      <div class="grid-3">
+        <div class="stack">
+          {schedule.cron ? (
+            <Firings cron={schedule.cron} zone={schedule.zone ?? "UTC"} />
+          ) : (
+            <section class="card">
+              <h2>Next firings</h2>
+              <ol class="moments">
+                {(next.data?.next ?? []).map((at) => (
+                  <li key={at}>
+                    <When at={at} />
+                    <span>{exact(Date.parse(at))}</span>
+                  </li>
+                ))}
+              </ol>
+            </section>
+          )}
+          <Fired name={name} />
+        </div>
+        <div class="stack">
+          <section class="card">
+            <h2>Facts</h2>
+            <dl class="facts">
+              {facts.map(([word, value]) => (
+                <Fragment key={word}>
+                  <dt>{word}</dt>
+                  <dd>{value}</dd>
+                </Fragment>
+              ))}
+            </dl>
+          </section>
+          <details class="card">
+            <summary>Its job, as JSON</summary>
+            <Json text={JSON.stringify(schedule.job)} />
+          </details>
+          <Command line={`windlass schedules get ${quoted(name)}`} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+export function ScheduleScreen({ name }: { name: string }) {
+  const found = useResource<Schedule>(`/v1/schedules/${part(name)}`, 2000);
+  return (
+    <>
+      <p class="crumbs">
+        <a href={href("/schedules")}>Schedules</a> /
+      </p>
+      <Loaded of={found}>{(one) => <One one={one} reload={found.reload} />}</Loaded>
+    </>
+  );
+}
+
+export function NewScheduleScreen() {
+  return (
+    <>
+      <p class="crumbs">
+        <a href={href("/schedules")}>Schedules</a> /
+      </p>
+      <div class="head">
+        <h1>New schedule</h1>
+      </div>
+      <ScheduleForm />
+    </>
+  );
+}
+
+export function EditScheduleScreen({ name }: { name: string }) {
+  const found = useResource<Schedule>(`/v1/schedules/${part(name)}`);
+  return (
+    <>
+      <p class="crumbs">
+        <a href={href("/schedules")}>Schedules</a> / <a href={href(`/schedules/${encodeURIComponent(name)}`)}>{name}</a>{" "}
+        /
+      </p>
+      <div class="head">
+        <h1>Edit</h1>
+      </div>
+      <Loaded of={found}>{(one) => <ScheduleForm key={one.version} of={one} reload={found.reload} />}</Loaded>
+    </>
+  );
+}

@@ -1,0 +1,137 @@
+// Workers: who is there, what each serves, and what it runs.
+
+import type { Schemas } from "../api/client.ts";
+import { useResource } from "../api/live.ts";
+import { Empty, Loaded } from "../parts/notice.tsx";
+import { Table } from "../parts/table.tsx";
+import { Text } from "../parts/text.tsx";
+import { When } from "../parts/time.tsx";
+import { href } from "../router.ts";
+import { counted, number, span } from "../words.ts";
+
+type Worker = Schemas["Worker"];
+
+const RUNNING_MAX = 200;
+
+function busy(worker: Worker): number {
+  return worker.queues.reduce((sum, queue) => sum + (queue.busy ?? 0), 0);
+}
+
+function slots(worker: Worker): number {
+  return worker.queues.reduce((sum, queue) => sum + queue.slots, 0);
+}
+
+function Running() {
+  const page = useResource<Schemas["JobPage"]>(`/v1/jobs?state=running&limit=${RUNNING_MAX}&payloads=false`, 2000);
+  return (
+    <section class="stack close">
+      <h2>Running now</h2>
+      <Loaded of={page}>
+        {(data) => (
+          <Table
+            caption="Running jobs"
+            rows={data.items}
+            id={(job) => job.id}
+            empty={<Empty says="Nothing runs now." />}
+            columns={[
+              {
+                name: "Job",
+                narrow: true,
+                cell: (job) => (
+                  <a href={href(`/jobs/${job.id}`)}>
+                    <Text>{job.type}</Text>
+                  </a>
+                ),
+              },
+              { name: "Worker", cell: (job) => <Text>{job.lease?.worker ?? "?"}</Text> },
+              { name: "Try", narrow: true, number: true, cell: (job) => `${job.attempt} of ${job.max_attempts}` },
+              {
+                name: "Progress",
+                cell: (job) =>
+                  job.progress ? (
+                    <span>
+                      {Math.round(job.progress.fraction * 100)} % <Text>{job.progress.message ?? ""}</Text>
+                    </span>
+                  ) : null,
+              },
+              { name: "Began", narrow: true, cell: (job) => <When at={job.started_at} /> },
+              { name: "May take", narrow: true, cell: (job) => job.execution_timeout },
+              { name: "Lease ends", narrow: true, cell: (job) => <When at={job.lease?.expires_at} /> },
+            ]}
+            foot={data.next_cursor ? `The newest ${number(RUNNING_MAX)}; there are more.` : undefined}
+          />
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+export function WorkersScreen() {
+  const workers = useResource<Schemas["Workers"]>("/v1/workers", 2000);
+  return (
+    <>
+      <div class="head">
+        <h1>Workers</h1>
+      </div>
+      <Loaded of={workers}>
+        {(data) => (
+          <Table
+            caption="Workers that were heard of in the last 30 seconds"
+            rows={data.items}
+            id={(worker) => worker.id}
+            empty={
+              <Empty
+                says="No worker is there: what is ready waits. Workers are your own programs, or this one:"
+                command="windlass worker --queue default --exec ./handler"
+              />
+            }
+            columns={[
+              {
+                name: "Worker",
+                cell: (worker) => (
+                  <span class="two-lines">
+                    <Text>{worker.id}</Text>
+                    {worker.host ? (
+                      <span class="small muted">
+                        <Text>{worker.host}</Text>
+                      </span>
+                    ) : null}
+                  </span>
+                ),
+              },
+              { name: "Busy", narrow: true, number: true, cell: (worker) => `${busy(worker)} of ${slots(worker)}` },
+              {
+                name: "Queues",
+                cell: (worker) => (
+                  <span class="row">
+                    {worker.queues.map((queue) => (
+                      <a key={queue.queue} class="pill" href={href(`/queues/${encodeURIComponent(queue.queue)}`)}>
+                        <Text>{queue.queue}</Text> {queue.busy ?? 0}/{queue.slots}
+                      </a>
+                    ))}
+                  </span>
+                ),
+              },
+              {
+                name: "Types",
+                cell: (worker) =>
+                  worker.types?.length ? (
+                    <details>
+                      <summary>{counted(worker.types.length, "type")}</summary>
+                      <Text>{worker.types.join(", ")}</Text>
+                    </details>
+                  ) : (
+                    "any"
+                  ),
+              },
+              { name: "Since", narrow: true, cell: (worker) => <When at={worker.started_at} /> },
+              { name: "Heard of", narrow: true, cell: (worker) => <When at={worker.seen_at} /> },
+            ]}
+            foot={`Those heard of in the last ${span(30_000)}. A worker that dies loses its leases when they end, and others take its jobs over.`}
+          />
+        )}
+      </Loaded>
+      <Running />
+    </>
+  );
+}

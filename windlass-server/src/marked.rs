@@ -1,0 +1,126 @@
+//! Stores that belong to one command: the demonstration's and the benchmark's.
+//!
+//! Both settle jobs without doing their work and remove what has ended. So they take no store but one that nobody has
+//! used, or one that they marked when nobody had, whatever a flag, the environment or a file says. The mark is a paused
+//! queue without jobs: every store keeps it, a server passes it on, and a person can see it.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use windlass::store::sqlite::SqliteOptions;
+use windlass::store::{self, PostgresOptions, PostgresStore, SqliteUrl, Store};
+use windlass::{Error, QueueName};
+
+/// Whom a store belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// `windlass run --demo`.
+    Demo,
+    /// `windlass bench`.
+    Bench,
+}
+
+impl Owner {
+    /// The queue that marks a store; names that begin so are the system's.
+    const fn mark(self) -> &'static str {
+        match self {
+            Owner::Demo => "windlass.demo",
+            Owner::Bench => "windlass.bench",
+        }
+    }
+
+    const fn command(self) -> &'static str {
+        match self {
+            Owner::Demo => "windlass run --demo",
+            Owner::Bench => "windlass bench",
+        }
+    }
+
+    const fn advice(self) -> &'static str {
+        match self {
+            Owner::Demo => {
+                "leave out --store, WINDLASS_STORE and `store` in the file: it then makes windlass-demo.db for itself"
+            }
+            Owner::Bench => "name a new file, or a PostgreSQL schema of its own: --store 'postgres://…?schema=bench'",
+        }
+    }
+
+    /// The refusal of a store.
+    fn refuses(self, url: &str, why: &str) -> anyhow::Error {
+        let (shown, command) = (store::redacted(url), self.command());
+        let advice = self.advice();
+        Error::Conflict(format!("`{command}` will not touch {shown}: {why}; {advice}")).into()
+    }
+}
+
+/// Opens a store for its owner and marks it; refuses one that somebody else has used, and does not migrate it.
+pub(crate) async fn open(url: &str, owner: Owner) -> anyhow::Result<Arc<dyn Store>> {
+    let store = match as_it_is(url).await? {
+        Some(store) => store,
+        None => store::open(url).await.with_context(|| format!("cannot open {}", store::redacted(url)))?,
+    };
+    take(&*store, url, owner).await?;
+    Ok(store)
+}
+
+/// Marks a store that nobody has used, and finds the mark in one that was.
+pub(crate) async fn take(store: &dyn Store, url: &str, owner: Owner) -> anyhow::Result<()> {
+    let (queues, schedules) = (store.queues().await?, store.schedules(None, 1).await?);
+    if queues.iter().any(|queue| queue.name.as_str() == owner.mark() && queue.paused) {
+        return Ok(());
+    }
+    let accepted = store.totals().await?.accepted;
+    if accepted > 0 {
+        return Err(owner.refuses(url, &format!("it has taken {accepted} jobs that are not known to be its own")));
+    }
+    if !schedules.is_empty() || !queues.is_empty() {
+        return Err(owner.refuses(url, "it holds schedules or queues that are not its own"));
+    }
+    let mark = QueueName::new(owner.mark())?;
+    store.set_paused(&mark, true, Some(owner.command())).await.context("cannot mark the store")
+}
+
+/// The store at this URL as it was found: nothing is made and nothing migrated. `None` where there is none yet.
+async fn as_it_is(url: &str) -> anyhow::Result<Option<Arc<dyn Store>>> {
+    let opened = match url.split(':').next() {
+        Some("sqlite") => {
+            let path = SqliteUrl::parse(url)?.path;
+            if path.metadata().map_or(true, |about| about.len() == 0) {
+                return Ok(None);
+            }
+            let options = SqliteOptions::new(path).existing();
+            tokio::task::spawn_blocking(move || options.open()).await?.map(|store| Arc::new(store) as Arc<dyn Store>)
+        }
+        Some("postgres" | "postgresql") => {
+            let options = PostgresOptions::new(url)?.without_migrations();
+            match PostgresStore::with(options).await {
+                Err(error) if error.to_string().contains("is at step 0 of") => return Ok(None),
+                opened => opened.map(|store| Arc::new(store) as Arc<dyn Store>),
+            }
+        }
+        _ => return Ok(None),
+    };
+    opened.map(Some).with_context(|| format!("cannot open {}", store::redacted(url)))
+}
+
+/// Refuses a SQLite file of another program, in which a server would make its tables without being asked to.
+pub(crate) fn refuse_foreign_file(url: &str) -> anyhow::Result<()> {
+    if !url.starts_with("sqlite:") {
+        return Ok(());
+    }
+    let path = SqliteUrl::parse(url)?.path;
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let Ok(file) = rusqlite::Connection::open_with_flags(&path, flags) else { return Ok(()) };
+    let tables = "select count(*), coalesce(sum(name like 'windlass%'), 0) from sqlite_master where type = 'table'";
+    let found = file.query_row(tables, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    match found {
+        Ok((all, 0)) if all > 0 => Err(Error::Conflict(format!(
+            "{} is the file of another program: it has {all} tables, none of Windlass; to keep jobs in it, run \
+             `windlass store migrate --store {url}` first",
+            path.display()
+        ))
+        .into()),
+        // What cannot be read is told by opening it.
+        _ => Ok(()),
+    }
+}

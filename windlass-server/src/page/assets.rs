@@ -1,0 +1,14 @@
+//! Printed by `windlass-server/page/build.mjs`; do not edit.
+
+use super::Asset;
+
+/// The page's one document.
+pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
+
+/// Its other files, by name.
+#[rustfmt::skip]
+pub(super) const ASSETS: [Asset; 3] = [
+    Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
+    Asset { name: "main-OI7ESBJ7.js", bytes: include_bytes!("../../page/dist/main-OI7ESBJ7.js") },
+    Asset { name: "style-2MIHL3HW.css", bytes: include_bytes!("../../page/dist/style-2MIHL3HW.css") },
+];

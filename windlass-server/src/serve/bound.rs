@@ -1,0 +1,440 @@
+//! A store as a token sees it: where it is bound to queues or types, the jobs of others are not there.
+//!
+//! Each token but an admin's has an API of its own on such a store, so no route can forget to ask.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobSpec, LogLine, Settlement};
+use windlass::schedule::ScheduleRecord;
+use windlass::store::{
+    ActRecord, ClaimRequest, Claimed, Counted, Cursor, Filter, Inserted, JobEvent, Layer, ListQuery, Operated,
+    Operation, PAGE_MAX, Page, QueueRecord, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
+};
+use windlass::workflow::{Submission, WorkflowRecord};
+use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result};
+
+/// What begins the names that are the system's own, such as the queue of webhooks.
+const SYSTEM: &str = "windlass.";
+
+/// The queues and types that a token is bound to; none for any.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// The queues.
+    pub queues: Vec<QueueName>,
+    /// The types.
+    pub types: Vec<JobType>,
+}
+
+impl Bounds {
+    /// Whether it binds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.types.is_empty()
+    }
+
+    fn queue(&self, name: &QueueName) -> bool {
+        self.queues.is_empty() || self.queues.contains(name)
+    }
+
+    fn covers(&self, queue: &QueueName, job_type: &JobType) -> bool {
+        self.queue(queue) && (self.types.is_empty() || self.types.contains(job_type))
+    }
+
+    fn check(&self, job: &JobSpec) -> Result<()> {
+        if self.covers(&job.queue, &job.job_type) {
+            return Ok(());
+        }
+        let (queue, job_type) = (&job.queue, &job.job_type);
+        Err(Error::Unauthorized(format!("this token is not for jobs of type {job_type} in queue {queue}")))
+    }
+
+    /// The filter, narrowed to one queue and type that the token is for.
+    fn narrow(&self, filter: &Filter) -> Result<Filter> {
+        let mut filter = filter.clone();
+        filter.queue = narrowed("queue", filter.queue, &self.queues)?;
+        filter.job_type = narrowed("type", filter.job_type, &self.types)?;
+        Ok(filter)
+    }
+}
+
+/// What was asked for if the token is for it; where nothing was, the only one that it is for.
+fn narrowed<T: Clone + PartialEq + std::fmt::Display>(what: &str, asked: Option<T>, bound: &[T]) -> Result<Option<T>> {
+    match (asked, bound) {
+        (asked, []) => Ok(asked),
+        (Some(asked), bound) if bound.contains(&asked) => Ok(Some(asked)),
+        (Some(asked), _) => Err(Error::Unauthorized(format!("this token is not for the {what} {asked}"))),
+        (None, [only]) => Ok(Some(only.clone())),
+        (None, bound) => {
+            let names: Vec<_> = bound.iter().map(ToString::to_string).collect();
+            Err(Error::Unauthorized(format!("this token must name a {what}, one of {}", names.join(", "))))
+        }
+    }
+}
+
+/// A failure's words may repeat what the job was given; its category and code do not.
+fn hide(failure: &mut FailureRecord) {
+    failure.message = "hidden from this token".to_owned();
+    failure.causes.clear();
+}
+
+/// A URL without what follows its host: that is where its secrets are.
+fn without_path(url: &str) -> String {
+    let end = url.find("://").and_then(|scheme| url[scheme + 3..].find(['/', '?', '#']).map(|end| scheme + 3 + end));
+    end.map_or_else(|| url.to_owned(), |end| format!("{}/", &url[..end]))
+}
+
+/// The store of a token that is not an admin's.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) inner: Arc<dyn Store>,
+    pub(super) bounds: Bounds,
+    /// Whether what may hold pieces of payloads is left out.
+    pub(super) hides: bool,
+}
+
+impl Bound {
+    /// The job as the token may see it. The API leaves out the payload, the result and the checkpoint.
+    fn shown(&self, mut job: JobRecord) -> JobRecord {
+        if !self.hides {
+            return job;
+        }
+        if let Some(failure) = &mut job.failure {
+            hide(failure);
+        }
+        if let Some(progress) = &mut job.progress {
+            progress.message = String::new();
+        }
+        let options = &mut Arc::make_mut(&mut job.spec).options;
+        options.callback_url = options.callback_url.as_deref().map(without_path);
+        options.idempotency = None;
+        job
+    }
+
+    fn sees(&self, job: &JobRecord) -> bool {
+        self.bounds.covers(&job.spec.queue, &job.spec.job_type)
+    }
+
+    /// Refuses a job that is not there for this token.
+    async fn seen(&self, id: JobId) -> Result<()> {
+        if self.bounds.is_empty() {
+            return Ok(());
+        }
+        match self.inner.find(&[id]).await?.pop().flatten() {
+            Some(job) if self.sees(&job) => Ok(()),
+            _ => Err(Error::not_found("job", id.to_string())),
+        }
+    }
+
+    /// The schedule of this name, whoever's it is.
+    async fn schedule(&self, name: &str) -> Result<Option<ScheduleRecord>> {
+        let mut after: Option<String> = None;
+        loop {
+            let mut page = self.inner.schedules(after.as_deref(), PAGE_MAX).await?;
+            if let Some(place) = page.iter().position(|schedule| schedule.spec.name == name) {
+                return Ok(Some(page.swap_remove(place)));
+            }
+            match page.pop() {
+                Some(last) if page.len() + 1 == PAGE_MAX => after = Some(last.spec.name),
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Refuses a bound token what is of no one queue.
+    fn whole(&self, what: &str) -> Result<()> {
+        if self.bounds.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Unauthorized(format!("{what} are not of one queue, and this token is bound to queues or types")))
+    }
+}
+
+#[async_trait]
+impl Layer for Bound {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.inner
+    }
+
+    async fn insert(&self, submission: Submission) -> Result<Inserted> {
+        submission.jobs().iter().try_for_each(|job| self.bounds.check(job))?;
+        self.inner.insert(submission).await
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        for (queue, _) in &request.queues {
+            if queue.as_str().starts_with(SYSTEM) && !self.bounds.queues.contains(queue) {
+                let why = format!("the queue {queue} is the system's own: a token that names it may claim from it");
+                return Err(Error::Unauthorized(why));
+            }
+            narrowed("queue", Some(queue.clone()), &self.bounds.queues)?;
+        }
+        let mut request = request.clone();
+        match &request.types {
+            Some(types) => {
+                for job_type in types {
+                    narrowed("type", Some(job_type.clone()), &self.bounds.types)?;
+                }
+            }
+            None if self.bounds.types.is_empty() => {}
+            None => request.types = Some(self.bounds.types.clone()),
+        }
+        self.inner.claim(&request).await
+    }
+
+    /// The lease token is what allows it; what a settlement starts is a submission like any other.
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+        let mut children = settlements.iter().flat_map(Settlement::children);
+        children.try_for_each(|child| self.bounds.check(child))?;
+        self.inner.settle(settlements).await
+    }
+
+    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        let found = self.inner.find(ids).await?;
+        let seen = |job: Option<JobRecord>| job.filter(|job| self.sees(job)).map(|job| self.shown(job));
+        Ok(found.into_iter().map(seen).collect())
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        let query = ListQuery { filter: self.bounds.narrow(&query.filter)?, ..query.clone() };
+        let mut page = self.inner.list(&query).await?;
+        page.items = page.items.into_iter().map(|job| self.shown(job)).collect();
+        Ok(page)
+    }
+
+    async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
+        self.inner.count(&self.bounds.narrow(filter)?, cap, looked_max).await
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
+        self.seen(job).await?;
+        let mut attempts = self.inner.attempts(job).await?;
+        if self.hides {
+            attempts.iter_mut().filter_map(|attempt| attempt.failure.as_mut()).for_each(hide);
+        }
+        Ok(attempts)
+    }
+
+    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
+        self.seen(job).await?;
+        if self.hides {
+            return Err(Error::Unauthorized("log lines are hidden from this token, as payloads are".to_owned()));
+        }
+        self.inner.logs(job).await
+    }
+
+    async fn explain(&self, job: JobId) -> Result<Explanation> {
+        self.seen(job).await?;
+        self.inner.explain(job).await
+    }
+
+    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
+        let mut page = self.inner.events(after, limit).await?;
+        page.items.retain(|event| self.bounds.covers(&event.queue, &event.job_type));
+        Ok(page)
+    }
+
+    async fn operate(&self, operation: &Operation) -> Result<Operated> {
+        let mut operation = operation.clone();
+        match &mut operation.target {
+            Target::Jobs(ids) => {
+                for id in ids {
+                    self.seen(*id).await?;
+                }
+            }
+            Target::Matching { filter, .. } => *filter = self.bounds.narrow(filter)?,
+        }
+        self.inner.operate(&operation).await
+    }
+
+    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
+        self.whole("acts")?;
+        self.inner.acts(after, limit).await
+    }
+
+    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
+        if !self.bounds.types.is_empty() {
+            return Err(Error::Unauthorized("a whole queue is more than this token's types".to_owned()));
+        }
+        narrowed("queue", Some(queue.clone()), &self.bounds.queues)?;
+        self.inner.set_paused(queue, paused, by).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        let mut queues = self.inner.queues().await?;
+        queues.retain(|queue| self.bounds.queue(&queue.name));
+        Ok(queues)
+    }
+
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        let name = match edit {
+            ScheduleEdit::Create(spec) | ScheduleEdit::Put { spec, .. } => {
+                self.bounds.check(&spec.job)?;
+                &spec.name
+            }
+            ScheduleEdit::Pause(name)
+            | ScheduleEdit::Resume(name)
+            | ScheduleEdit::Trigger(name)
+            | ScheduleEdit::Delete(name) => name,
+        };
+        if !self.bounds.is_empty()
+            && let Some(there) = self.schedule(name).await?
+        {
+            self.bounds.check(&there.spec.job)?;
+        }
+        self.inner.edit_schedule(edit, by).await
+    }
+
+    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
+        if self.bounds.is_empty() {
+            return self.inner.schedules(after, limit).await;
+        }
+        let (mut seen, mut after) = (Vec::new(), after.map(str::to_owned));
+        // A page is full or the last one, however many are not for this token.
+        loop {
+            let page = self.inner.schedules(after.as_deref(), PAGE_MAX).await?;
+            after = page.last().map(|schedule| schedule.spec.name.clone());
+            let is_last = page.len() < PAGE_MAX;
+            seen.extend(page.into_iter().filter(|schedule| self.bounds.check(&schedule.spec.job).is_ok()));
+            if is_last || seen.len() >= limit {
+                seen.truncate(limit);
+                return Ok(seen);
+            }
+        }
+    }
+
+    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
+        self.whole("workflows")?;
+        self.inner.workflows(after, limit).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass::job::WorkerId;
+    use windlass::store::{Act, MemoryStore};
+    use windlass::{Client, NewJob, Payload};
+
+    use super::*;
+
+    fn queue(name: &str) -> QueueName {
+        QueueName::new(name).expect("a name")
+    }
+
+    /// A store with a job in `mail` and one in `pay`, and a client of it that is bound to `mail`.
+    async fn bound(hides: bool) -> (Client, Client, [JobId; 2]) {
+        let whole = Client::in_memory();
+        let mut ids = Vec::new();
+        for name in ["mail", "pay"] {
+            let job =
+                NewJob::new("t", Payload::default()).queue(name).callback_url("https://hooks.example/x?key=s3cret");
+            ids.push(whole.enqueue(job.idempotency_key(format!("order-7-{name}"))).await.expect("enqueue").id);
+        }
+        let bounds = Bounds { queues: vec![queue("mail")], types: Vec::new() };
+        let seen = Bound { inner: Arc::clone(whole.store()), bounds, hides };
+        (Client::with_store(Arc::new(seen)), whole, [ids[0], ids[1]])
+    }
+
+    fn is_unauthorized<T: std::fmt::Debug>(answer: Result<T>) -> bool {
+        answer.is_err_and(|error| error.name() == "Unauthorized")
+    }
+
+    #[tokio::test]
+    async fn m17_a_bound_token_sees_and_touches_no_job_of_another_queue() {
+        let (client, whole, [own, other]) = bound(false).await;
+        let store = client.store();
+        assert!(store.find(&[own, other]).await.expect("found").iter().map(Option::is_some).eq([true, false]));
+        for refused in [
+            store.attempts(other).await.map(drop),
+            store.logs(other).await.map(drop),
+            store.explain(other).await.map(drop),
+        ] {
+            assert_eq!(refused.expect_err("not there").name(), "NotFound");
+        }
+        let all = client.list(Filter::default(), 10, None).await.expect("a list");
+        assert_eq!(all.items.iter().map(|job| job.id).collect::<Vec<_>>(), [own]);
+        let pay = Filter { queue: Some(queue("pay")), ..Filter::default() };
+        assert!(is_unauthorized(client.list(pay.clone(), 10, None).await));
+        assert!(is_unauthorized(store.count(&pay, 10, 10).await));
+        assert_eq!(store.count(&Filter::default(), 10, 10).await.expect("a count").count, 1);
+        assert_eq!(store.queues().await.expect("queues").len(), 1);
+        assert!(is_unauthorized(store.set_paused(&queue("pay"), true, None).await));
+        let cancel = |target| Operation {
+            target,
+            act: Act::Cancel { force: false },
+            by: None,
+            why: String::new(),
+            dry_run: false,
+        };
+        assert!(store.operate(&cancel(Target::Jobs(vec![other]))).await.is_err());
+        let matching = Target::Matching { filter: Filter::default(), limit: 10, after: None };
+        assert_eq!(store.operate(&cancel(matching)).await.expect("cancelled").changed, 1);
+        assert_eq!(whole.job(other).await.expect("a job").state, windlass::State::Scheduled);
+    }
+
+    #[tokio::test]
+    async fn m17_a_bound_token_enqueues_and_claims_only_what_it_is_for() {
+        let (client, _, _) = bound(false).await;
+        assert!(is_unauthorized(client.enqueue(NewJob::new("t", Payload::default()).queue("pay")).await));
+        assert!(client.enqueue(NewJob::new("t", Payload::default()).queue("mail")).await.is_ok());
+        let worker = WorkerId::new("w").expect("a name");
+        let claim = |name| ClaimRequest::new(worker.clone(), queue(name), 10);
+        assert!(is_unauthorized(client.store().claim(&claim("pay")).await));
+        assert_eq!(client.store().claim(&claim("mail")).await.expect("claimed").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_bound_to_nothing_sees_everything() {
+        let (_, whole, [own, _]) = bound(false).await;
+        let free = Bound { inner: Arc::clone(whole.store()), bounds: Bounds::default(), hides: false };
+        assert!(Store::acts(&free, None, 10).await.is_ok() && Store::workflows(&free, None, 10).await.is_ok());
+        assert_eq!(Store::queues(&free).await.expect("queues").len(), 2);
+        assert_eq!(Store::count(&free, &Filter::default(), 10, 10).await.expect("a count").count, 2);
+        assert!(Store::attempts(&free, own).await.is_ok() && Store::logs(&free, own).await.is_ok());
+        let (bound, _, _) = bound(false).await;
+        assert!(is_unauthorized(bound.store().acts(None, 10).await));
+        assert!(is_unauthorized(bound.store().workflows(None, 10).await));
+    }
+
+    #[tokio::test]
+    async fn m17_a_token_for_types_claims_no_other() {
+        let whole = Client::in_memory();
+        for job_type in ["a", "b"] {
+            whole.enqueue(NewJob::new(job_type, Payload::default())).await.expect("enqueue");
+        }
+        let bounds = Bounds { queues: Vec::new(), types: vec![JobType::new("a").expect("a name")] };
+        let seen = Bound { inner: Arc::clone(whole.store()), bounds, hides: false };
+        let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 10);
+        let claimed = Store::claim(&seen, &request).await.expect("claimed");
+        assert_eq!(claimed.len(), 1);
+        assert_eq!(claimed[0].job.spec.job_type.as_str(), "a");
+    }
+
+    #[tokio::test]
+    async fn m17_the_systems_queues_are_claimed_by_those_who_name_them() {
+        let (store, worker) = (Arc::new(MemoryStore::new()), WorkerId::new("w").expect("a name"));
+        let request = ClaimRequest::new(worker, queue("windlass.webhooks"), 1);
+        let free = Bound { inner: store.clone(), bounds: Bounds::default(), hides: false };
+        assert!(is_unauthorized(Store::claim(&free, &request).await));
+        let bounds = Bounds { queues: vec![queue("windlass.webhooks")], types: Vec::new() };
+        assert!(Store::claim(&Bound { inner: store, bounds, hides: false }, &request).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn l2_what_may_hold_pieces_of_a_payload_is_hidden_too() {
+        let (client, whole, [own, _]) = bound(true).await;
+        let worker = WorkerId::new("w").expect("a name");
+        let claimed =
+            whole.store().claim(&ClaimRequest::new(worker, queue("mail"), 1)).await.expect("claimed").remove(0);
+        let progress = windlass::job::Progress::new(0.5, "card 4111").expect("progress");
+        let save = windlass::store::Save::under(claimed.lease.key()).progress(progress).log(["card 4111".to_owned()]);
+        whole.store().save(&[save]).await.expect("saved")[0].as_ref().expect("fenced");
+        let failure = windlass::Failure::permanent("declined", "card 4111 was declined");
+        whole.store().settle(&[claimed.lease.fail(failure, &mut || 0.5)]).await.expect("settled");
+        let seen = client.job(own).await.expect("a job");
+        assert_eq!(seen.failure.as_ref().and_then(|failure| failure.code.as_deref()), Some("declined"));
+        assert_eq!(seen.spec.options.callback_url.as_deref(), Some("https://hooks.example/"));
+        let told = format!("{seen:?} {:?}", client.store().attempts(own).await.expect("attempts"));
+        assert!(!told.contains("4111") && !told.contains("s3cret") && !told.contains("order-7"), "{told}");
+        assert!(is_unauthorized(client.store().logs(own).await));
+    }
+}

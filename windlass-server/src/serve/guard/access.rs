@@ -1,0 +1,173 @@
+//! Who is let in: the tokens in force, each with what it is bound to and its share. Replaced as a whole when the
+//! configuration is read again.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, RwLock};
+
+use axum::Router;
+use jiff::Timestamp;
+
+use super::load::{Load, Pools};
+use super::token::{Mark, Token, Tokens};
+use crate::api::roles::Role;
+use crate::serve::bound::Bounds;
+use crate::serve::config::Settings;
+
+/// The API as a token sees it.
+pub struct Apis {
+    whole: Router,
+    bound: Box<MakeApi>,
+}
+
+/// Makes the API of a token that is bound to this, and from whom payloads are hidden or not.
+type MakeApi = dyn Fn(&Bounds, bool) -> Router + Send + Sync;
+
+impl Apis {
+    /// The API of an admin, and how to make one for another token.
+    pub fn new(whole: Router, bound: impl Fn(&Bounds, bool) -> Router + Send + Sync + 'static) -> Self {
+        Apis { whole, bound: Box::new(bound) }
+    }
+}
+
+impl From<Router> for Apis {
+    /// The same for everybody.
+    fn from(whole: Router) -> Self {
+        let same = whole.clone();
+        Apis::new(whole, move |_, _| same.clone())
+    }
+}
+
+/// Somebody who was let in.
+#[derive(Clone, Debug)]
+pub(super) struct Admitted {
+    /// The token's name; `None` where no token is asked for.
+    pub(super) name: Option<String>,
+    pub(super) role: Role,
+    pub(super) payloads_hidden: bool,
+    pub(super) share: Option<Arc<Pools>>,
+    pub(super) api: Router,
+}
+
+/// Why somebody was not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Unknown {
+    /// There was no token.
+    None,
+    /// Nobody has it.
+    Wrong,
+    /// It is over; its name.
+    Over(String),
+}
+
+/// What is known of each token.
+struct Each {
+    tokens: Tokens,
+    admitted: Vec<Admitted>,
+}
+
+pub(super) struct Access {
+    apis: Apis,
+    hiding: Hiding,
+    each: RwLock<Each>,
+}
+
+/// What is kept from whom.
+#[derive(Clone, Copy, Debug)]
+struct Hiding {
+    /// Whether only those who run jobs or look after them see payloads.
+    payloads: bool,
+    /// Whether everybody may only look.
+    acts: bool,
+}
+
+impl Hiding {
+    fn role(self, own: Role) -> Role {
+        if self.acts { Role::Read } else { own }
+    }
+
+    fn payloads_from(self, role: Role) -> bool {
+        self.payloads && !role.sees_payloads()
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Access")
+    }
+}
+
+impl Access {
+    pub(super) fn new(apis: Apis, settings: &Settings, load: &Load) -> Self {
+        let hiding = Hiding { payloads: settings.hide_payloads, acts: settings.read_only };
+        let each = Each::new(&apis, settings.tokens.clone(), hiding, load, HashMap::new());
+        Access { apis, hiding, each: RwLock::new(each) }
+    }
+
+    /// Puts other tokens in force. A token that stays keeps its share: what it has under way still counts.
+    pub(super) fn replace(&self, tokens: Tokens, load: &Load) {
+        let mut each = self.each.write().expect("nothing panics while it holds this lock");
+        let kept = each.admitted.iter().filter_map(|one| Some((one.name.clone()?, one.share.clone()?))).collect();
+        *each = Each::new(&self.apis, tokens, self.hiding, load, kept);
+    }
+
+    /// Whether a token is asked for.
+    pub(super) fn asks(&self) -> bool {
+        !self.each.read().expect("nothing panics while it holds this lock").tokens.is_empty()
+    }
+
+    /// Who presents this.
+    pub(super) fn admit(&self, presented: Option<&str>) -> Result<Admitted, Unknown> {
+        let each = self.each.read().expect("nothing panics while it holds this lock");
+        if each.tokens.is_empty() {
+            let api = self.apis.whole.clone();
+            let role = self.hiding.role(Role::Admin);
+            let payloads_hidden = self.hiding.payloads_from(role);
+            return Ok(Admitted { name: None, role, payloads_hidden, share: None, api });
+        }
+        let (place, _) = in_force(each.tokens.find(presented.ok_or(Unknown::None)?))?;
+        Ok(each.admitted[place].clone())
+    }
+
+    /// Who signed in with the token of this mark.
+    pub(super) fn admit_marked(&self, mark: &Mark) -> Result<Admitted, Unknown> {
+        let each = self.each.read().expect("nothing panics while it holds this lock");
+        let (place, _) = in_force(each.tokens.marked(mark))?;
+        Ok(each.admitted[place].clone())
+    }
+
+    /// The mark of the token that somebody signs in with.
+    pub(super) fn mark(&self, presented: &str) -> Result<Mark, Unknown> {
+        let each = self.each.read().expect("nothing panics while it holds this lock");
+        in_force(each.tokens.find(presented)).map(|(_, token)| token.mark())
+    }
+}
+
+fn in_force(found: Option<(usize, &Token)>) -> Result<(usize, &Token), Unknown> {
+    let (place, token) = found.ok_or(Unknown::Wrong)?;
+    if token.is_over(Timestamp::now()) {
+        return Err(Unknown::Over(token.name().to_owned()));
+    }
+    Ok((place, token))
+}
+
+impl Each {
+    fn new(apis: &Apis, tokens: Tokens, hiding: Hiding, load: &Load, kept: HashMap<String, Arc<Pools>>) -> Self {
+        let mut shares = kept;
+        let admitted = tokens.iter().map(|token| {
+            let role = hiding.role(token.role());
+            let whole = role == Role::Admin && token.bounds().is_empty();
+            let payloads_hidden = hiding.payloads_from(role);
+            let share = shares.entry(token.name().to_owned()).or_insert_with(|| Arc::new(load.share()));
+            Admitted {
+                name: Some(token.name().to_owned()),
+                role,
+                payloads_hidden,
+                share: Some(Arc::clone(share)),
+                api: if whole { apis.whole.clone() } else { (apis.bound)(token.bounds(), payloads_hidden) },
+            }
+        });
+        let admitted = admitted.collect();
+        Each { tokens, admitted }
+    }
+}

@@ -1,0 +1,7 @@
+//! The `windlass-torture` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    windlass_torture::cli::main()
+}

@@ -1,0 +1,92 @@
+-- Enqueues a job from any language and from psql, in the caller's own transaction:
+--     select windlass.enqueue('mail.welcome', '{"user": 7}', queue => 'mail', delay => '5 minutes');
+-- Gives the job's id, or that of the job that the idempotency key stands for.
+create function windlass.enqueue(
+    job_type text,
+    payload jsonb default 'null',
+    queue text default 'default',
+    priority int default 2,
+    delay interval default null,
+    idempotency_key text default null,
+    max_attempts int default 3
+) returns uuid
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $enqueue$
+#variable_conflict use_variable
+declare
+    now_ bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    delay_ bigint := nullif(greatest((extract(epoch from delay) * 1000000)::bigint, 0), 0);
+    bytes bytea := convert_to(payload::text, 'UTF8');
+    options jsonb := '{}';
+    rest text := right(replace(gen_random_uuid()::text, '-', ''), 20);
+    mask bigint;
+    id_ uuid;
+    known uuid;
+    lane_ int;
+    seq_ bigint;
+begin
+    if job_type is null or job_type !~ '^[A-Za-z0-9_.:/-]{1,255}$' then
+        raise exception 'invalid type: must have 1 to 255 of the characters A-Z a-z 0-9 _ . : / -';
+    elsif queue is null or queue !~ '^[A-Za-z0-9_.:/-]{1,128}$' then
+        raise exception 'invalid queue: must have 1 to 128 of the characters A-Z a-z 0-9 _ . : / -';
+    elsif priority is null or priority not between 0 and 4 then
+        raise exception 'invalid priority: must be 0 (critical) to 4 (bulk)';
+    elsif max_attempts is null or max_attempts not between 1 and 100 then
+        raise exception 'invalid max_attempts: must be 1 to 100';
+    elsif bytes is null or length(bytes) > 1048576 then
+        raise exception 'invalid payload: must not be null, and have at most 1048576 bytes';
+    elsif delay_ >= 604800000000 then
+        raise exception 'invalid delay: must be shorter than the lifetime of 7 days';
+    elsif idempotency_key = '' or char_length(idempotency_key) > 256 then
+        raise exception 'invalid idempotency_key: must have 1 to 256 characters';
+    end if;
+    -- As the program does: the sequence, under a mask that is computed from the rest.
+    seq_ := nextval('windlass.seq');
+    select ('x' || encode(substr(sha256(s.id_key || decode(rest, 'hex')), 1, 6), 'hex'))::bit(48)::bigint
+    into strict mask from windlass.store s;
+    id_ := (lpad(to_hex(seq_ # mask), 12, '0') || rest)::uuid;
+    if max_attempts <> 3 then
+        options := options || jsonb_build_object('retry', jsonb_build_object(
+            'strategy', '{"exponential": {"multiplier": 2.0}}'::jsonb, 'initial', 1000000, 'max', 3600000000,
+            'jitter', '{"proportional": 0.1}'::jsonb, 'max_attempts', max_attempts,
+            'retry_on', '["temporary", "timeout", "system"]'::jsonb));
+    end if;
+    if delay_ is not null then
+        options := options || jsonb_build_object('run_at', jsonb_build_object('in', delay_));
+    end if;
+    if idempotency_key is not null then
+        options := options || jsonb_build_object('idempotency', jsonb_build_object(
+            'key', idempotency_key, 'scope', 'type', 'window', 86400000000));
+        loop
+            insert into windlass.key as k (scope, key, job, expires_at, fingerprint)
+            values ('t:' || job_type, idempotency_key, id_, now_ + 86400000000,
+                sha256(convert_to(job_type || ' ', 'UTF8') || '\x00'::bytea || bytes))
+            on conflict (scope, key) do update
+            set job = excluded.job, expires_at = excluded.expires_at, fingerprint = excluded.fingerprint
+            where k.expires_at <= now_;
+            exit when found;
+            select k.job into known from windlass.key k where k.scope = 't:' || job_type and k.key = idempotency_key;
+            if found then
+                return known;
+            end if;
+        end loop;
+    end if;
+    insert into windlass.queue (name) values (queue) on conflict (name) do nothing;
+    insert into windlass.lane (queue, job_type)
+    select q.queue, job_type from windlass.queue q where q.name = queue
+    on conflict on constraint lane_queue_job_type_key do nothing;
+    select l.lane into strict lane_
+    from windlass.lane l join windlass.queue q on q.queue = l.queue
+    where q.name = queue and l.job_type = enqueue.job_type;
+    insert into windlass.job (seq, id, lane, priority, created_at, deadline, visibility, payload, options)
+    values (seq_, id_, lane_, priority, now_, now_ + 604800000000, 300000000, bytes, options::text);
+    insert into windlass.ready (seq, lane, priority, state, slow, due, deadline, visibility, version, attempt, failures, lost,
+        generation, updated_at)
+    values (seq_, lane_, priority, case when delay_ is null then 2 else 1 end, false,
+        now_ + coalesce(delay_, 0), now_ + 604800000000, 300000000, 0, 0, 0, 0,
+        0, case when delay_ is null then null else now_ end);
+    insert into windlass.event (at, lane, kind, count, seqs) values (now_, lane_, 9, 1, array[seq_]);
+    return id_;
+end
+$enqueue$;

@@ -1,0 +1,69 @@
+-- What is kept around the jobs.
+-- An edge is open until the job it points at has ended.
+create table windlass.edge (
+    child bigint not null,
+    parent bigint not null,
+    kind smallint not null,
+    open boolean not null,
+    primary key (child, parent, kind)
+);
+create index edge_parent on windlass.edge (parent);
+
+create table windlass.attempt (
+    seq bigint not null,
+    version bigint not null,
+    token uuid not null,
+    number int not null,
+    generation int not null,
+    outcome smallint not null,
+    started_at bigint not null,
+    ended_at bigint not null,
+    worker text not null,
+    failure text,
+    primary key (seq, version)
+);
+create table windlass.log (
+    seq bigint not null,
+    version bigint not null,
+    line bigint generated always as identity,
+    at bigint not null,
+    text text not null,
+    primary key (seq, version, line)
+);
+create table windlass.key (
+    scope text not null,
+    key text not null,
+    job uuid not null,
+    expires_at bigint,
+    fingerprint bytea not null,
+    primary key (scope, key)
+);
+create index key_end on windlass.key (expires_at) where expires_at is not null;
+
+create table windlass.workflow (
+    workflow uuid primary key,
+    seq bigint not null unique,
+    name text not null,
+    created_at bigint not null,
+    pruned bigint not null default 0
+);
+create table windlass.schedule (name text primary key, next_at bigint, paused boolean not null, record text not null);
+create table windlass.worker (id text primary key, started_at bigint not null, seen_at bigint not null, report text not null);
+create table windlass.act (act bigint generated always as identity primary key, record text not null);
+
+-- One row for each kind of thing that one statement did in one lane: what happened, and the numbers that add up.
+-- kind is a terminal state, 9 for accepted, 10 for pruned, 11 for a change in the number of PENDING jobs.
+-- Rows without seqs only count.
+-- Readers go by (xid, event), since transactions do not commit in the order in which they draw numbers.
+create table windlass.event (
+    event bigint generated always as identity primary key,
+    xid xid8 not null default pg_current_xact_id(),
+    at bigint not null,
+    lane int not null,
+    kind smallint not null,
+    count bigint not null,
+    seqs bigint[]
+);
+create index event_xid on windlass.event (xid, event) where seqs is not null;
+-- The jobs of a large batch are not worth compressing for the short time they are kept.
+alter table windlass.event alter column seqs set storage external;

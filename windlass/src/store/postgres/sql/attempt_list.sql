@@ -1,2 +1,0 @@
--- The closed attempts of a job, oldest first. $1 sequence. By attempt_pkey.
-select * from windlass.attempt where seq = $1::bigint order by version

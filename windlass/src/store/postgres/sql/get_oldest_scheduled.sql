@@ -1,0 +1,14 @@
+-- Since when the longest-waiting SCHEDULED job of each queue waits. $1 the time, null for the server's. By ready_claim.
+select q.name, min(r.due) as due
+from windlass.queue q
+join windlass.lane l on l.queue = q.queue
+cross join generate_series(0, 4) as p(priority)
+cross join lateral (
+    select r.due
+    from windlass.ready r
+    where r.lane = l.lane and r.priority = p.priority
+        and r.due <= coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint)
+    order by r.due, r.seq + 0
+    limit 1
+) r
+group by q.name

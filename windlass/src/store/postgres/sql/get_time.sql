@@ -1,0 +1,2 @@
+-- The server's time.
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now

@@ -1,2 +1,0 @@
--- The newest step.
-select coalesce(max(number), 0) from windlass.migration

@@ -1,2 +1,0 @@
--- Waits until nobody else migrates this schema. $1 its lock.
-select pg_advisory_xact_lock($1::bigint)

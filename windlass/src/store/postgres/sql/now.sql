@@ -1,2 +1,0 @@
--- The server's time.
-select (extract(epoch from clock_timestamp()) * 1000000)::bigint

@@ -1,2 +1,0 @@
--- Jobs as everybody sees them. $1 sequences. By job_pkey and the keys of the narrow tables.
-select * from windlass.record where seq = any($1::bigint[])

@@ -1,2 +1,0 @@
--- Forgets workers not heard of for long. $1 since when.
-delete from windlass.worker where seen_at < $1::bigint

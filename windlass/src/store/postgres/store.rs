@@ -1,0 +1,185 @@
+//! The store's trait, each method sent to the file that is named after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+
+use super::PostgresStore;
+use super::fault::retrying;
+use crate::error::{Error, Result};
+use crate::job::{
+    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
+};
+use crate::schedule::ScheduleRecord;
+use crate::store::Store;
+use crate::store::answer::*;
+use crate::store::request::*;
+use crate::time::Timestamp;
+use crate::workflow::{Submission, WorkflowRecord};
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn kind(&self) -> &'static str {
+        "postgres"
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        retrying("read the clock", || async {
+            let link = self.inner.link().await?;
+            self.inner.read_clock(&link).await
+        })
+        .await
+    }
+
+    async fn insert(&self, submission: Submission) -> Result<Inserted> {
+        self.inner.insert(&self.coalescer, submission).await
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        retrying("claim jobs", || self.inner.claim(request)).await
+    }
+
+    async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
+        retrying("extend leases", || self.inner.extend(leases, lease_time)).await
+    }
+
+    async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>> {
+        retrying("save under leases", || self.inner.save(saves)).await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+        self.inner.settle(settlements).await
+    }
+
+    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
+        retrying("do upkeep", || self.inner.upkeep(request)).await
+    }
+
+    async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        retrying("find jobs", || self.inner.find(ids)).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        retrying("list jobs", || self.inner.list(query)).await
+    }
+
+    async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
+        retrying("count jobs", || self.inner.count(filter, cap, looked_max)).await
+    }
+
+    async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
+        retrying("list attempts", || self.inner.attempts(job)).await
+    }
+
+    async fn logs(&self, job: JobId) -> Result<Vec<LogLine>> {
+        retrying("list log lines", || self.inner.logs(job)).await
+    }
+
+    async fn explain(&self, job: JobId) -> Result<Explanation> {
+        retrying("explain a job", || self.inner.explain(job)).await
+    }
+
+    async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
+        retrying("list events", || self.inner.events(after, limit)).await
+    }
+
+    async fn totals(&self) -> Result<Totals> {
+        retrying("add up totals", || self.inner.totals()).await
+    }
+
+    async fn operate(&self, operation: &Operation) -> Result<Operated> {
+        if let Act::Edit(edit) = &operation.act {
+            edit.check()?;
+        }
+        retrying("operate on jobs", || async {
+            let mut tx = self.inner.transaction().await?;
+            let operated = tx.operate(operation).await;
+            tx.finish(operated).await
+        })
+        .await
+    }
+
+    async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
+        retrying("list acts", || self.inner.acts(after, limit)).await
+    }
+
+    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
+        retrying("pause or resume a queue", || async {
+            let mut tx = self.inner.transaction().await?;
+            let set = tx.set_paused(queue, paused, by).await;
+            tx.finish(set).await
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>> {
+        retrying("list queues", || self.inner.queues()).await
+    }
+
+    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+        retrying("announce a worker", || self.inner.announce(worker)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        retrying("list workers", || async {
+            let link = self.inner.link().await?;
+            self.inner.live_workers(&link).await
+        })
+        .await
+    }
+
+    async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
+        retrying("edit a schedule", || async {
+            let mut tx = self.inner.transaction().await?;
+            let edited = tx.edit_schedule(edit, by).await;
+            tx.finish(edited).await
+        })
+        .await
+    }
+
+    async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
+        retrying("list schedules", || self.inner.schedules(after, limit)).await
+    }
+
+    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
+        retrying("find workflows", || self.inner.find_workflows(ids)).await
+    }
+
+    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
+        retrying("list workflows", || self.inner.workflows(after, limit)).await
+    }
+
+    async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
+        let options = self.options.clone().connections(2).without_migrations().without_notifications();
+        Ok(Some(Arc::new(PostgresStore::with(options).await?)))
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.inner.wakes.subscribe()
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let attempted = "see whether the store can be written to";
+        let is_writable = retrying(attempted, || async {
+            let link = self.inner.link().await?;
+            let rows = link.query(include_str!("sql/is_writable.sql"), &[]).await?;
+            Ok(rows[0].get("is_writable"))
+        });
+        if is_writable.await? {
+            return Ok(());
+        }
+        Err(Error::StoreUnavailable {
+            attempted: attempted.to_owned(),
+            problem: "the server is a standby, or told to be only read".to_owned(),
+            known: true,
+            source: None,
+        })
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        retrying("look for contradictions", || self.inner.check()).await
+    }
+}

@@ -1,0 +1,42 @@
+//! Storing a submission: first everything is looked at, then everything is added, so that a refusal changes nothing.
+
+use super::Stop;
+use super::edges::Edge;
+use super::set::{Entry, WorkingSet};
+use crate::store::answer::InsertedJob;
+use crate::workflow::{Origin, Submission, SubmissionPlan};
+
+/// Adds the jobs of a submission, all of them or none.
+pub fn insert(set: &mut WorkingSet, submission: &Submission, origin: &Origin) -> Result<Vec<InsertedJob>, Stop> {
+    let plan = plan(set, submission)?;
+    Ok(add(set, &plan, origin))
+}
+
+/// What would become of a submission's jobs.
+pub(super) fn plan<'s>(set: &WorkingSet, submission: &'s Submission) -> Result<SubmissionPlan<'s>, Stop> {
+    let found = set.found(&submission.lookup())?;
+    set.need_identities(submission.new_count(&found))?;
+    let mut identities = set.identities.iter().copied();
+    let mut draw = || identities.next().expect("there is one for each new job");
+    Ok(submission.plan(&found, set.now, &mut draw)?)
+}
+
+/// Adds the jobs of a plan, which was made from the set as it is.
+pub(super) fn add(set: &mut WorkingSet, plan: &SubmissionPlan<'_>, origin: &Origin) -> Vec<InsertedJob> {
+    for new in plan.new_jobs() {
+        let drawn = set.identities.pop_front();
+        debug_assert_eq!(drawn, Some(new.identity), "nobody else draws between plan and add");
+        let (id, job) = (new.identity.id, new.record(origin, set.now));
+        let has_ended = job.state.is_terminal();
+        let (sequence, waits, depth) = (new.identity.sequence, new.admission.waits, new.admission.depth);
+        set.add(Entry { sequence, job, token: None, waits, depth });
+        for (parent, kind, open) in &new.depends_on {
+            set.set_edge(Edge { parent: *parent, child: id, kind: *kind }, *open);
+        }
+        // Those of its dependents that came with it know already: each was planned with its own verdict.
+        if has_ended {
+            set.ended.push(id);
+        }
+    }
+    plan.answers()
+}

@@ -1,0 +1,103 @@
+//! Operators' acts on jobs and queues.
+
+use std::collections::HashMap;
+
+use super::Stop;
+use super::ends::{end, needed_by};
+use super::priority::{Heirs, heirs, pass_on};
+use super::requeue::requeue;
+use super::set::WorkingSet;
+use crate::error::Error;
+use crate::job::{CancelAsked, CancelVerdict, JobId, Outcome, QueueName, Verdict};
+use crate::store::answer::{ActRecord, Wake, describe};
+use crate::store::request::{Act, Edit, Operation, Target};
+use crate::time::Timestamp;
+
+/// Does to one job what the operation asks, or only sees whether it could (O2).
+pub fn act_on(set: &mut WorkingSet, id: JobId, operation: &Operation) -> Result<(), Stop> {
+    let job = &set.find(id)?.ok_or_else(|| Error::no_such_job(id))?.job;
+    let (by, why, dry_run) = (operation.by.as_deref(), operation.why.as_str(), operation.dry_run);
+    match &operation.act {
+        Act::Cancel { force } => match Verdict::of_cancel(job, *force, by, why)? {
+            _ if dry_run => {}
+            CancelVerdict::Ask => ask_to_stop(set, id, CancelAsked::new(by, why, set.now)),
+            CancelVerdict::Now(verdict) => {
+                end(set, id, &verdict, Outcome::Revoked);
+            }
+        },
+        Act::DeadLetter => {
+            let verdict = Verdict::of_operator_dead_letter(job, by, why)?;
+            if !dry_run {
+                end(set, id, &verdict, Outcome::Revoked);
+            }
+        }
+        Act::Requeue(options) => requeue(set, id, options, dry_run)?,
+        Act::Delete => delete(set, id, dry_run)?,
+        Act::Edit(edit) => {
+            edit.allowed(job)?;
+            if !dry_run {
+                change(set, id, edit)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is recorded of an operation that changed so many jobs; nothing of a dry run, or of one that changed none.
+pub fn act_of(operation: &Operation, changed: u64, now: Timestamp) -> Option<ActRecord> {
+    if operation.dry_run || changed == 0 {
+        return None;
+    }
+    let target = match &operation.target {
+        Target::Jobs(ids) => match ids.as_slice() {
+            [id] => format!("job {id}"),
+            ids => format!("{} jobs", ids.len()),
+        },
+        Target::Matching { filter, .. } => describe(filter),
+    };
+    let why = Some(operation.why.clone()).filter(|why| !why.is_empty());
+    let (by, act) = (operation.by.clone(), operation.act.name().to_owned());
+    Some(ActRecord { at: now, by, act, target, changed, why })
+}
+
+/// What is recorded of a queue that was paused or resumed, and the hint to send with a resume (O3).
+///
+/// The hint says that the queue may have a job to claim; whether it has is for the claim to find out.
+pub fn paused(queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Option<Wake>) {
+    let (act, target) = (if paused { "pause" } else { "resume" }.to_owned(), format!("queue {queue}"));
+    let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why: None };
+    (act, (!paused).then(|| Wake::Scheduled(queue.clone())))
+}
+
+/// Changes what may be changed; a new priority reaches the jobs that wait for this one.
+fn change(set: &mut WorkingSet, id: JobId, edit: &Edit) -> Result<(), Stop> {
+    let mut job = set.job(id).clone();
+    edit.apply(&mut job);
+    let priority = job.effective_priority();
+    let heirs = match priority == set.job(id).effective_priority() {
+        true => Heirs::new(),
+        false => heirs(set, HashMap::from([(id, priority)]))?,
+    };
+    set.change(id).job = job;
+    pass_on(set, heirs);
+    Ok(())
+}
+
+fn ask_to_stop(set: &mut WorkingSet, id: JobId, asked: CancelAsked) {
+    set.change(id).job.cancel.get_or_insert(asked);
+    set.wake(Wake::CancelAsked(id));
+}
+
+fn delete(set: &mut WorkingSet, id: JobId, dry_run: bool) -> Result<(), Stop> {
+    let state = set.job(id).state;
+    if !state.is_terminal() {
+        return Err(Error::IllegalState { job: id, state, wanted: "delete" }.into());
+    }
+    if let Some(needed_by) = needed_by(set, id)? {
+        return Err(Error::Conflict(format!("job {id} is needed by unfinished job {needed_by}")).into());
+    }
+    if !dry_run {
+        set.remove(id);
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+-- The other places where a job can stand, and what is kept beside it.
+
+create table windlass_pending (
+    seq integer primary key,
+    lane integer not null,
+    priority integer not null,
+    deadline integer,
+    flags integer not null,
+    attempt integer not null,
+    failures integer not null,
+    lost integer not null,
+    generation integer not null,
+    version integer not null,
+    position integer not null,
+    scheduled_at integer,
+    started_at integer,
+    updated_at integer not null,
+    run_at integer,
+    waits_all integer not null,
+    waits_any integer not null
+);
+create table windlass_leased (
+    seq integer primary key,
+    lane integer not null,
+    priority integer not null,
+    deadline integer,
+    flags integer not null,
+    attempt integer not null,
+    failures integer not null,
+    lost integer not null,
+    generation integer not null,
+    version integer not null,
+    position integer not null,
+    scheduled_at integer,
+    started_at integer not null,
+    expires_at integer not null,
+    token blob not null,
+    worker text not null,
+    cancel text
+);
+create index windlass_leased_expiry on windlass_leased (expires_at);
+create index windlass_leased_cancel on windlass_leased (seq) where cancel is not null;
+-- `ended` is the tick of the end. `outcome`, `token` and `worker` are those of the attempt that ended the job, if one did.
+create table windlass_done (
+    seq integer primary key,
+    lane integer not null,
+    state integer not null check (state between 5 and 8),
+    ended integer not null,
+    priority integer not null,
+    deadline integer,
+    flags integer not null,
+    attempt integer not null,
+    failures integer not null,
+    lost integer not null,
+    generation integer not null,
+    version integer not null,
+    position integer not null,
+    scheduled_at integer,
+    started_at integer,
+    updated_at integer not null,
+    outcome integer,
+    token blob,
+    worker text,
+    reason text,
+    result_type text,
+    result blob
+);
+create index windlass_done_ended on windlass_done (state, ended);
+create index windlass_done_bad on windlass_done (state, seq) where state <> 5;
+
+-- The end of each lifetime that is not the standard one. A row may outlast its job's end: upkeep drops it when its time comes.
+create table windlass_lifetime (deadline integer not null, seq integer not null, primary key (deadline, seq)) without rowid;

@@ -1,0 +1,73 @@
+-- What few jobs have: failures, progress and checkpoints; attempts that did not end the job; log lines; dependencies.
+
+create table windlass_note (seq integer primary key, failure text, progress text, checkpoint blob);
+create table windlass_attempt (
+    seq integer not null,
+    version integer not null,
+    number integer not null,
+    generation integer not null,
+    started_at integer not null,
+    ended_at integer not null,
+    outcome integer not null,
+    token blob not null,
+    worker text not null,
+    failure text,
+    primary key (seq, version)
+) without rowid;
+create table windlass_log (
+    seq integer not null,
+    version integer not null,
+    line integer not null,
+    at integer not null,
+    text text not null,
+    primary key (seq, version, line)
+) without rowid;
+-- `seq` depends on `parent`, from its submission or by FAN_IN. `open` until the parent has ended.
+create table windlass_edge (
+    parent integer not null,
+    seq integer not null,
+    kind integer not null,
+    open integer not null,
+    primary key (parent, seq, kind)
+) without rowid;
+create index windlass_edge_child on windlass_edge (seq);
+create table windlass_key (
+    scope text not null,
+    key text not null,
+    job blob not null,
+    type text not null,
+    digest blob not null,
+    expires_at integer,
+    primary key (scope, key)
+) without rowid;
+create index windlass_key_expiry on windlass_key (expires_at) where expires_at is not null;
+
+-- The small records.
+create table windlass_workflow (seq integer primary key, id blob not null, name text not null, created_at integer not null, pruned integer not null);
+create unique index windlass_workflow_id on windlass_workflow (id);
+create table windlass_schedule (
+    name text primary key,
+    timing text not null,
+    missed text not null,
+    overlap text not null,
+    from_code integer not null,
+    type text not null,
+    queue text not null,
+    priority integer not null,
+    options text not null,
+    content_type text,
+    payload blob not null,
+    version integer not null,
+    paused integer not null,
+    created_at integer not null,
+    updated_at integer not null,
+    next_at integer,
+    last_slot integer,
+    last_job blob,
+    fired integer not null,
+    last_error text
+) without rowid;
+create table windlass_worker (id text primary key, report text not null, started_at integer not null, seen_at integer not null) without rowid;
+create table windlass_act (seq integer primary key, at integer not null, by text, act text not null, target text not null, changed integer not null, why text);
+-- Ends that a requeue or an operator's dead-letter made unreadable in `done`.
+create table windlass_past_end (ended integer primary key, seq integer not null, state integer not null, at integer not null);

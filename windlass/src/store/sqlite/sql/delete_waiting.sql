@@ -1,3 +1,0 @@
--- Takes a job out of the waiting ones. ?1 lane, ?2 priority, ?3 at, ?4 seq. Primary key.
-delete from windlass_waiting
-where lane = ?1 and priority = ?2 and at = ?3 and seq = ?4;

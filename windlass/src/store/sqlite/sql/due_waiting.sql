@@ -1,6 +1,0 @@
--- DELAYED and RETRYING jobs that are due. ?1 now, ?2 how many at most. Index windlass_waiting_later.
-select lane, priority, at, seq, kind
-from windlass_waiting
-where kind <> 0 and at <= ?1
-order by at
-limit ?2;

@@ -1,6 +1,0 @@
--- Jobs submitted after a tick. ?1 tick, ?2 how many at most. Primary key.
-select seq, id, lane, created_at
-from windlass_job
-where seq > ?1
-order by seq
-limit ?2;

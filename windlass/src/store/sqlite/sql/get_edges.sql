@@ -1,5 +1,0 @@
--- What a job depends on. ?1 seq. Index windlass_edge_child.
-select parent, kind, open
-from windlass_edge
-where seq = ?1
-order by parent, kind;

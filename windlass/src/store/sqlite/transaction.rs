@@ -1,0 +1,247 @@
+//! One transaction: the connection, the moment it happens at, and the numbers it will write when it ends.
+//!
+//! Counts are gathered in memory and written once at the end, so that a batch of a thousand jobs changes each counter
+//! once. Everything that reads or writes jobs is a method of [`Transaction`], in the file named after the store's method.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::fault::{Answer, Fault};
+use super::hot_statements::HOT_STATEMENTS;
+use super::ids::IdKey;
+use super::insert_batch::PlainJob;
+use crate::clock::Clock;
+use crate::job::{JobId, JobOptions, JobSpec, JobType, QueueName, State};
+use crate::store::answer::Wake;
+use crate::time::Timestamp;
+
+/// A queue and a type.
+pub(super) type LaneNames = (QueueName, JobType);
+
+/// Names of lanes that a connection has seen committed. Lanes are never renamed or removed.
+#[derive(Default, Debug)]
+pub(super) struct Names {
+    lanes: HashMap<LaneNames, i64>,
+    names: HashMap<i64, LaneNames>,
+}
+
+impl Names {
+    fn learn(&mut self, lane: i64, names: &LaneNames) {
+        self.lanes.insert(names.clone(), lane);
+        self.names.insert(lane, names.clone());
+    }
+
+    /// Forgets everything: a lane made in a transaction that was undone does not exist.
+    pub(super) fn forget(&mut self) {
+        *self = Names::default();
+    }
+}
+
+/// The row of numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Numbers {
+    accepted: i64,
+    pruned: i64,
+    tick: i64,
+    latest: i64,
+}
+
+/// A transaction that has begun.
+pub(super) struct Transaction<'c> {
+    pub(super) conn: &'c Connection,
+    pub(super) now: Timestamp,
+    names: &'c mut Names,
+    key: IdKey,
+    numbers: Numbers,
+    entry: Numbers,
+    /// By lane; few in one transaction.
+    counts: Vec<(i64, [i64; 9])>,
+    pub(super) hot_statements: [Option<CachedStatement<'c>>; HOT_STATEMENTS],
+    /// New jobs that are yet to be written.
+    pub(super) plain_jobs: Vec<PlainJob>,
+    hints: Vec<Wake>,
+    defaults: JobOptions,
+    /// Whether any job depends on another, once that is known.
+    pub(super) any_edge: Option<bool>,
+}
+
+impl<'c> Transaction<'c> {
+    /// Looks at the row of numbers; the transaction must have begun.
+    pub(super) fn begin(conn: &'c Connection, names: &'c mut Names, clock: &dyn Clock) -> Answer<Self> {
+        let mut statement = conn.prepare_cached(include_str!("sql/get_store.sql"))?;
+        let (numbers, key) = statement.query_row([], |row| {
+            let numbers =
+                Numbers { accepted: row.get(0)?, pruned: row.get(1)?, tick: row.get(2)?, latest: row.get(3)? };
+            Ok((numbers, IdKey::from_bytes(row.get_ref(4)?.as_blob()?)))
+        })?;
+        let key = key.ok_or_else(|| Fault::broken("the key of the ids has a wrong length"))?;
+        let mut tx = Transaction {
+            conn,
+            now: Timestamp::EPOCH,
+            names,
+            key,
+            numbers,
+            entry: numbers,
+            counts: Vec::new(),
+            hot_statements: Default::default(),
+            plain_jobs: Vec::new(),
+            hints: Vec::new(),
+            defaults: JobOptions::default(),
+            any_edge: None,
+        };
+        tx.look_at(clock);
+        Ok(tx)
+    }
+
+    /// Takes the time for the next call. It never runs back behind what another process wrote (rule L8).
+    pub(super) fn look_at(&mut self, clock: &dyn Clock) {
+        let (now, latest) = (clock.now(), Timestamp::from_micros(self.numbers.latest));
+        self.now = now.max(latest);
+        if now < latest {
+            // The clock was set back, or was ahead in another process: time goes on from there.
+            clock.not_before(latest);
+        }
+    }
+
+    /// Writes the numbers; the commit must follow. Gives the hints to send after it.
+    pub(super) fn finish(mut self) -> Answer<Vec<Wake>> {
+        self.write_plain_jobs()?;
+        self.write_counts()?;
+        if self.numbers != self.entry {
+            self.numbers.latest = self.numbers.latest.max(self.now.as_micros());
+            let Numbers { accepted, pruned, tick, latest } = self.numbers;
+            self.statement(include_str!("sql/put_store.sql"))?.execute([accepted, pruned, tick, latest])?;
+        }
+        Ok(self.hints)
+    }
+
+    pub(super) fn write_counts(&mut self) -> Answer<()> {
+        for (lane, counts) in std::mem::take(&mut self.counts) {
+            if counts == [0; 9] {
+                continue;
+            }
+            // Every change to a job goes through here, so this also says that the time must be kept.
+            self.numbers.latest = self.numbers.latest.max(self.now.as_micros());
+            let [a, b, c, d, e, f, g, h, i] = counts;
+            let mut statement = self.conn.prepare_cached(include_str!("sql/add_counts.sql"))?;
+            statement.execute([lane, a, b, c, d, e, f, g, h, i])?;
+        }
+        Ok(())
+    }
+
+    /// A prepared statement, kept for the next time.
+    pub(super) fn statement(&self, sql: &str) -> Answer<CachedStatement<'c>> {
+        Ok(self.conn.prepare_cached(sql)?)
+    }
+
+    pub(super) fn count(&mut self, lane: i64, state: State, change: i64) {
+        let number = usize::from(state.number());
+        match self.counts.iter_mut().find(|(counted, _)| *counted == lane) {
+            Some((_, counts)) => counts[number] += change,
+            None => {
+                let mut counts = [0; 9];
+                counts[number] = change;
+                self.counts.push((lane, counts));
+            }
+        }
+    }
+
+    pub(super) fn accepted(&self) -> i64 {
+        self.numbers.accepted
+    }
+
+    pub(super) fn pruned(&self) -> i64 {
+        self.numbers.pruned
+    }
+
+    pub(super) fn accept(&mut self) {
+        self.numbers.accepted += 1;
+    }
+
+    pub(super) fn add_pruned(&mut self, count: usize) {
+        self.numbers.pruned += i64::try_from(count).unwrap_or_default();
+    }
+
+    /// The newest tick that was given out.
+    pub(super) fn ticks(&self) -> i64 {
+        self.numbers.tick
+    }
+
+    /// Gives out `count` ticks at once; gives the first of them.
+    pub(super) fn ticks_for(&mut self, count: i64) -> i64 {
+        let first = self.numbers.tick + 1;
+        self.numbers.tick += count;
+        first
+    }
+
+    /// The next number of the order in which jobs are submitted and end.
+    pub(super) fn tick(&mut self) -> i64 {
+        self.numbers.tick += 1;
+        self.numbers.tick
+    }
+
+    pub(super) fn draw_id(&self, seq: i64) -> JobId {
+        self.key.id(seq, Uuid::new_v4().as_u128())
+    }
+
+    /// Where a job with this id would stand; whether it does, its row says.
+    pub(super) fn seq_of(&self, id: JobId) -> i64 {
+        self.key.sequence(id)
+    }
+
+    pub(super) fn hint(&mut self, hint: Wake) {
+        self.hints.push(hint);
+    }
+
+    /// Hints that a queue has a job; once is as good as many times in a row.
+    pub(super) fn hint_scheduled(&mut self, queue: &QueueName) {
+        if !matches!(self.hints.last(), Some(Wake::Scheduled(last)) if last == queue) {
+            self.hints.push(Wake::Scheduled(queue.clone()));
+        }
+    }
+
+    /// The lane of a spec, made if it is new.
+    pub(super) fn lane_of(&mut self, spec: &JobSpec) -> Answer<i64> {
+        let names = (spec.queue.clone(), spec.job_type.clone());
+        if let Some(lane) = self.names.lanes.get(&names) {
+            return Ok(*lane);
+        }
+        let texts = [names.0.as_str(), names.1.as_str()];
+        let found = self.statement(include_str!("sql/find_lane.sql"))?.query_row(texts, |row| row.get(0)).optional()?;
+        let lane = match found {
+            Some(lane) => lane,
+            None => self.statement(include_str!("sql/add_lane.sql"))?.insert(texts)?,
+        };
+        self.names.learn(lane, &names);
+        Ok(lane)
+    }
+
+    /// The names of a lane.
+    pub(super) fn names_of(&mut self, lane: i64) -> Answer<LaneNames> {
+        if let Some(names) = self.names.names.get(&lane) {
+            return Ok(names.clone());
+        }
+        let mut statement = self.statement(include_str!("sql/get_lane.sql"))?;
+        let (queue, job_type): (String, String) =
+            statement.query_row(params![lane], |row| Ok((row.get("queue")?, row.get("type")?)))?;
+        let names = (QueueName::new(queue)?, JobType::new(job_type)?);
+        self.names.learn(lane, &names);
+        Ok(names)
+    }
+
+    /// A job's options; those of a plain job are not even parsed.
+    pub(super) fn options(&self, text: Option<&str>) -> Answer<JobOptions> {
+        match text {
+            None => Ok(self.defaults.clone()),
+            Some(text) => {
+                serde_json::from_str(text).map_err(|error| Fault::broken(format!("options of a job: {error}")))
+            }
+        }
+    }
+}
+
+/// A clock shared by the threads of a store.
+pub(super) type SharedClock = Arc<dyn Clock>;

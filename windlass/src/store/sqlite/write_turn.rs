@@ -1,0 +1,98 @@
+//! Taking turns with other processes on the same file.
+//!
+//! SQLite's own lock is first come, first served only by luck: the process that has just let go of it gets it again long before
+//! one that waits for it has looked. So once two processes have met, each takes a turn before it writes, by two
+//! locks on files beside the database. A process that wants to write takes `next`, then `now`, and lets go of `next`; so
+//! while one writes another can stand in line, and the one that writes cannot pass it. The turn is a courtesy: a process
+//! that does not get it in time, because its holder was stopped, goes on without, and SQLite's lock still guards the file.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a turn is waited for.
+const TURN_WAIT: Duration = Duration::from_millis(100);
+/// How long between two tries.
+const TRY_EVERY: Duration = Duration::from_micros(200);
+/// How often it is looked whether another process has asked for turns.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A process's side of the arrangement.
+#[derive(Debug)]
+pub(super) struct WriteTurn {
+    next: PathBuf,
+    now: PathBuf,
+    met: AtomicBool,
+    files: Option<(File, File)>,
+    looked: Option<Instant>,
+}
+
+/// A turn that was taken; over when it is dropped.
+#[derive(Debug)]
+pub(super) struct TakenTurn(Option<File>);
+
+impl WriteTurn {
+    pub(super) fn beside(path: &Path) -> Self {
+        let beside = |end: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        };
+        WriteTurn { next: beside("-next"), now: beside("-now"), met: AtomicBool::new(false), files: None, looked: None }
+    }
+
+    /// Another process had the file's lock: from now on turns are taken, by it too once it sees the files.
+    pub(super) fn was_busy(&self) {
+        self.met.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes a turn, if turns are being taken.
+    pub(super) fn take(&mut self) -> TakenTurn {
+        self.meet();
+        let Some((next, now)) = &self.files else { return TakenTurn(None) };
+        let deadline = Instant::now() + TURN_WAIT;
+        if !lock(next, deadline) {
+            return TakenTurn(None);
+        }
+        let taken = lock(now, deadline);
+        // Nothing can be done about a lock that does not open; it does so at the latest when the process ends.
+        let _ = next.unlock();
+        TakenTurn(now.try_clone().ok().filter(|_| taken))
+    }
+
+    /// Opens the files when they are needed: made by the process that was kept waiting first, found by the others.
+    fn meet(&mut self) {
+        if self.files.is_some() {
+            return;
+        }
+        let make = self.met.load(Ordering::Relaxed);
+        let due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
+        if !make && !due {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).create(make).truncate(false).open(path);
+        self.files = open(&self.next).ok().zip(open(&self.now).ok());
+    }
+}
+
+impl Drop for TakenTurn {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            let _ = file.unlock();
+        }
+    }
+}
+
+fn lock(file: &File, deadline: Instant) -> bool {
+    loop {
+        if file.try_lock().is_ok() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(TRY_EVERY);
+    }
+}

@@ -1,0 +1,437 @@
+//! Planning a submission: what becomes of each of its jobs, decided from what a store looked up.
+//!
+//! A store says what the idempotency keys stand for and where the named jobs stand ([`Lookup`] in, [`Found`] out),
+//! [`Submission::plan`] decides, and the store writes the [`SubmissionPlan`] down. A refusal writes nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::graph::{self, Admission, Parent};
+use super::submission::{Submission, resolve};
+use crate::error::{Error, Result};
+use crate::job::{
+    Dependency, DependencyKind, DependsOn, Firing, JobId, JobRecord, JobSpec, Outcome, Priority, State, WorkflowId,
+};
+use crate::time::Timestamp;
+
+/// Counts submissions: a job's number never changes and is never used again. Signed, as databases count.
+pub type Sequence = i64;
+
+/// What a store gives a new job: its number, and its id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Its place in the order of submission.
+    pub sequence: Sequence,
+    /// Its id.
+    pub id: JobId,
+}
+
+/// Where a submission's jobs come from.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// The workflow they belong to.
+    pub workflow: Option<WorkflowId>,
+    /// The job that spawned them.
+    pub spawned_by: Option<JobId>,
+    /// The firing they stand for.
+    pub firing: Option<Firing>,
+}
+
+/// What became of one job of a submission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct InsertedJob {
+    /// Its id, or that of the job its idempotency key stands for.
+    pub id: JobId,
+    /// Whether the job was there before.
+    pub existing: bool,
+    /// Its state; `None` when an existing job has been pruned.
+    pub state: Option<State>,
+    /// For an existing job: whether type and payload are the same.
+    pub matches: bool,
+}
+
+/// What a store must look up before a submission can be planned.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lookup<'s> {
+    /// The places with an idempotency key, and their jobs.
+    pub keys: Vec<(usize, &'s JobSpec)>,
+    /// The stored jobs that are named as dependencies, each once.
+    pub jobs: Vec<JobId>,
+}
+
+/// What a store found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Found {
+    /// By place: the job that its key stands for, where the key is taken.
+    pub keys: HashMap<usize, KeyHolder>,
+    /// The named jobs that exist.
+    pub jobs: HashMap<JobId, Standing>,
+}
+
+/// The job that an idempotency key stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyHolder {
+    /// Its id.
+    pub id: JobId,
+    /// Whether its type and payload are those of the job that was submitted now.
+    pub matches: bool,
+    /// Where it stands; `None` when it has been pruned.
+    pub standing: Option<Standing>,
+}
+
+/// Where a stored job stands, as far as jobs that depend on it care.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Its state.
+    pub state: State,
+    /// Its effective priority.
+    pub priority: Priority,
+    /// How long the chain of unfinished jobs up to it is.
+    pub depth: u32,
+    /// The job that its own bad end began with: itself, unless it died of a dependency.
+    pub cause: JobId,
+}
+
+impl Standing {
+    /// Where a job stands; stores keep the depth beside the record.
+    pub fn of(job: &JobRecord, depth: u32) -> Self {
+        Standing { state: job.state, priority: job.effective_priority(), depth, cause: job.root_cause() }
+    }
+
+    fn parent(self, id: JobId, kind: DependencyKind) -> Parent {
+        let Standing { state, priority, depth, cause } = self;
+        Parent { id, kind, state, priority, depth, cause }
+    }
+}
+
+/// What becomes of every place of a submission.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SubmissionPlan<'s> {
+    places: Vec<Planned<'s>>,
+}
+
+/// What becomes of one place of a submission.
+#[derive(Clone, PartialEq, Debug)]
+enum Planned<'s> {
+    /// Its idempotency key stands for a job that is stored, or was.
+    Existing(InsertedJob),
+    /// Its key is that of an earlier place; `matches` says whether type and payload are the same, too.
+    Repeated {
+        first: usize,
+        matches: bool,
+    },
+    New(Box<NewRecord<'s>>),
+}
+
+/// A job that is to be stored.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewRecord<'s> {
+    /// Its number and its id.
+    pub identity: Identity,
+    /// What was submitted; dependencies may still be places of the batch.
+    pub spec: &'s JobSpec,
+    /// Its dependencies by id, and whether each is unfinished.
+    pub depends_on: Vec<(JobId, DependencyKind, bool)>,
+    /// Not before this moment, if that lies ahead.
+    pub run_at: Option<Timestamp>,
+    /// How it joins the graph.
+    pub admission: Admission,
+}
+
+impl Submission {
+    /// What a store looks up before it asks for a plan.
+    pub fn lookup(&self) -> Lookup<'_> {
+        let keyed = self.jobs().iter().enumerate().filter(|(_, spec)| spec.options.idempotency.is_some());
+        let dependencies = self.jobs().iter().flat_map(|spec| &spec.depends_on);
+        let mut seen = HashSet::new();
+        let named = dependencies.filter_map(|dependency| match dependency.on {
+            DependsOn::Job(id) => Some(id),
+            DependsOn::Batch(_) => None,
+        });
+        Lookup { keys: keyed.collect(), jobs: named.filter(|id| seen.insert(*id)).collect() }
+    }
+
+    /// How many new jobs a plan would have, for stores that draw their identities beforehand.
+    pub fn new_count(&self, found: &Found) -> usize {
+        let is_new = |place: &usize| self.duplicate_of(*place).is_none() && !found.keys.contains_key(place);
+        (0..self.jobs().len()).filter(is_new).count()
+    }
+
+    /// Decides what becomes of each job. `draw` is asked once for each new one, in the order of the call.
+    pub fn plan<'s>(
+        &'s self,
+        found: &Found,
+        now: Timestamp,
+        draw: &mut dyn FnMut() -> Identity,
+    ) -> Result<SubmissionPlan<'s>> {
+        let jobs = self.jobs();
+        let mut drawn: Vec<Drawn> = Vec::with_capacity(jobs.len());
+        for place in 0..jobs.len() {
+            let one = self.draw_place(place, found, &drawn, draw);
+            drawn.push(one);
+        }
+        let mut places: Vec<Option<Planned<'s>>> = Vec::with_capacity(jobs.len());
+        let is_flat = jobs.iter().all(|spec| spec.depends_on.is_empty());
+        for (one, spec) in drawn.iter().zip(jobs) {
+            places.push(match *one {
+                Drawn::Existing(existing) => Some(Planned::Existing(existing)),
+                Drawn::Repeated { first, matches, .. } => Some(Planned::Repeated { first, matches }),
+                Drawn::New(identity) if is_flat => Some(new_record(identity, spec, Vec::new(), &[], now)?),
+                Drawn::New(_) => None,
+            });
+        }
+        if !is_flat {
+            self.plan_graph(found, &drawn, &mut places, now)?;
+        }
+        let places = places.into_iter().map(|place| place.expect("the order names every place")).collect();
+        Ok(SubmissionPlan { places })
+    }
+
+    /// Whether a place is an earlier one's, a stored job's, or a new job's, which is then given its identity.
+    fn draw_place(&self, place: usize, found: &Found, before: &[Drawn], draw: &mut dyn FnMut() -> Identity) -> Drawn {
+        let holder = found.keys.get(&place);
+        match (self.duplicate_of(place), holder) {
+            (Some(first), holder) => {
+                let (earlier, spec) = (&self.jobs()[first], &self.jobs()[place]);
+                let same = earlier.job_type == spec.job_type && earlier.payload == spec.payload;
+                Drawn::Repeated { id: before[first].id(), first, matches: holder.map_or(same, |holder| holder.matches) }
+            }
+            (None, Some(holder)) => {
+                let state = holder.standing.map(|standing| standing.state);
+                Drawn::Existing(InsertedJob { id: holder.id, existing: true, state, matches: holder.matches })
+            }
+            (None, None) => Drawn::New(draw()),
+        }
+    }
+
+    /// Plans the new jobs of a submission with dependencies, each after those it depends on.
+    fn plan_graph<'s>(
+        &'s self,
+        found: &Found,
+        drawn: &[Drawn],
+        places: &mut [Option<Planned<'s>>],
+        now: Timestamp,
+    ) -> Result<()> {
+        let ids: Vec<JobId> = drawn.iter().map(|one| one.id()).collect();
+        let by_id: HashMap<JobId, usize> = ids.iter().enumerate().rev().map(|(place, id)| (*id, place)).collect();
+        let holders = found.keys.values().filter_map(|holder| Some((holder.id, holder.standing?)));
+        let holders: HashMap<JobId, Standing> = holders.collect();
+        for place in self.order().iter().copied() {
+            let Drawn::New(identity) = drawn[place] else { continue };
+            let spec = &self.jobs()[place];
+            let resolved = resolve(&spec.depends_on, &ids);
+            let mut parents = Vec::with_capacity(resolved.len());
+            for Dependency { on, kind } in &resolved {
+                let DependsOn::Job(id) = *on else { unreachable!("places were resolved") };
+                let planned = by_id.get(&id).and_then(|place| match &places[*place] {
+                    Some(Planned::New(new)) => Some(new.standing()),
+                    Some(Planned::Existing(_) | Planned::Repeated { .. }) | None => None,
+                });
+                let standing = planned.or_else(|| found.jobs.get(&id).or_else(|| holders.get(&id)).copied());
+                parents.push(standing.ok_or(Error::DependencyNotFound { job: id })?.parent(id, *kind));
+            }
+            let depends_on = parents.iter().map(|parent| (parent.id, parent.kind, !parent.state.is_terminal()));
+            places[place] = Some(new_record(identity, spec, depends_on.collect(), &parents, now)?);
+        }
+        Ok(())
+    }
+}
+
+fn new_record<'s>(
+    identity: Identity,
+    spec: &'s JobSpec,
+    depends_on: Vec<(JobId, DependencyKind, bool)>,
+    parents: &[Parent],
+    now: Timestamp,
+) -> Result<Planned<'s>> {
+    let (run_at, admission) = (spec.first_run(now)?, graph::admit(spec, parents)?);
+    Ok(Planned::New(Box::new(NewRecord { identity, spec, depends_on, run_at, admission })))
+}
+
+/// A place whose id is known.
+#[derive(Clone, Copy)]
+enum Drawn {
+    Existing(InsertedJob),
+    Repeated { id: JobId, first: usize, matches: bool },
+    New(Identity),
+}
+
+impl Drawn {
+    fn id(self) -> JobId {
+        match self {
+            Drawn::Existing(existing) => existing.id,
+            Drawn::Repeated { id, .. } => id,
+            Drawn::New(identity) => identity.id,
+        }
+    }
+}
+
+impl<'s> SubmissionPlan<'s> {
+    /// The jobs that are to be stored, in the order of the call.
+    pub fn new_jobs(&self) -> impl Iterator<Item = &NewRecord<'s>> {
+        self.places.iter().filter_map(|place| match place {
+            Planned::New(new) => Some(new.as_ref()),
+            Planned::Existing(_) | Planned::Repeated { .. } => None,
+        })
+    }
+
+    /// What the caller is told of each place once the new jobs are stored.
+    pub fn answers(&self) -> Vec<InsertedJob> {
+        let mut answers: Vec<InsertedJob> = Vec::with_capacity(self.places.len());
+        for place in &self.places {
+            answers.push(match place {
+                Planned::Existing(existing) => *existing,
+                Planned::Repeated { first, matches } => {
+                    InsertedJob { existing: true, matches: *matches, ..answers[*first] }
+                }
+                Planned::New(new) => {
+                    InsertedJob { id: new.identity.id, existing: false, state: Some(new.state()), matches: true }
+                }
+            });
+        }
+        answers
+    }
+
+    /// The jobs that a job waiting for all of these waits for, too: those that idempotency keys stand for, and those that
+    /// the new jobs depend on.
+    pub fn reaches(&self) -> Vec<JobId> {
+        let mut reached = Vec::new();
+        for place in &self.places {
+            match place {
+                Planned::Existing(existing) => reached.push(existing.id),
+                Planned::New(new) => reached.extend(new.depends_on.iter().map(|(on, _, _)| *on)),
+                Planned::Repeated { .. } => {}
+            }
+        }
+        reached
+    }
+}
+
+impl NewRecord<'_> {
+    /// The state it comes to rest in (S1), or dies in at once (S3).
+    pub fn state(&self) -> State {
+        match &self.admission.verdict {
+            Some(verdict) => State::Pending.after(verdict.event).expect("dependencies end PENDING jobs"),
+            None if !self.admission.waits.is_over() => State::Pending,
+            None if self.run_at.is_some() => State::Delayed,
+            None => State::Scheduled,
+        }
+    }
+
+    /// The most urgent of its own priority and the one it inherits (W3).
+    pub fn priority(&self) -> Priority {
+        let own = self.spec.priority;
+        self.admission.inherited_priority.map_or(own, |inherited| inherited.min(own))
+    }
+
+    fn standing(&self) -> Standing {
+        let reason = self.admission.verdict.as_ref().and_then(|verdict| verdict.reason.as_ref());
+        let cause = reason.and_then(|reason| reason.cause).unwrap_or(self.identity.id);
+        Standing { state: self.state(), priority: self.priority(), depth: self.admission.depth, cause }
+    }
+
+    /// The job as it is stored; one that dies at once is dead already, and its end is yet to be told.
+    pub fn record(&self, origin: &Origin, now: Timestamp) -> JobRecord {
+        let depends_on = self.depends_on.iter();
+        let depends_on = depends_on.map(|(on, kind, _)| Dependency { on: DependsOn::Job(*on), kind: *kind }).collect();
+        let spec = JobSpec { depends_on, ..self.spec.clone() };
+        // A job that dies at once is PENDING on paper: that is the state which dependencies end.
+        let state = if self.admission.verdict.is_some() { State::Pending } else { self.state() };
+        let mut job = JobRecord {
+            state,
+            inherited_priority: self.admission.inherited_priority,
+            scheduled_at: (state == State::Scheduled).then_some(now),
+            run_at: self.run_at,
+            workflow_id: origin.workflow,
+            firing: origin.firing.clone(),
+            spawned_by: origin.spawned_by,
+            ..JobRecord::submitted(self.identity.id, Arc::new(spec), now)
+        };
+        if let Some(verdict) = &self.admission.verdict {
+            job.apply(verdict, Outcome::Revoked, now).expect("dependencies end PENDING jobs");
+        }
+        job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::job::{Limits, NewJob, Payload, Policies, Scope};
+
+    fn checked(job: NewJob) -> JobSpec {
+        job.check(&Limits::default(), &Policies::default()).expect("valid")
+    }
+
+    fn job(name: &str) -> NewJob {
+        NewJob::new(name, Payload::default())
+    }
+
+    fn id(number: u128) -> JobId {
+        JobId::from_uuid(Uuid::from_u128(number))
+    }
+
+    fn plan<'s>(submission: &'s Submission, found: &Found) -> Result<SubmissionPlan<'s>> {
+        let mut next = 0;
+        let mut draw = || {
+            next += 1;
+            Identity { sequence: next, id: id(next.unsigned_abs().into()) }
+        };
+        submission.plan(found, Timestamp::EPOCH, &mut draw)
+    }
+
+    fn standing(state: State, cause: u128) -> Standing {
+        Standing { state, priority: Priority::High, depth: 1, cause: id(cause) }
+    }
+
+    #[test]
+    fn i2_a_repeated_key_gets_the_first_ones_answer() {
+        let keyed = |name: &str| checked(job(name).idempotency("k", Scope::Global, None));
+        let batch = Submission::new(vec![keyed("a"), checked(job("b")), keyed("c")]).expect("valid");
+        assert_eq!(batch.lookup().keys.len(), 2);
+        let answers = plan(&batch, &Found::default()).expect("planned").answers();
+        assert_eq!((answers[2].id, answers[2].existing, answers[2].matches), (answers[0].id, true, false));
+        let holder = KeyHolder { id: id(99), matches: true, standing: None };
+        let found = Found { keys: HashMap::from([(0, holder), (2, holder)]), ..Found::default() };
+        assert_eq!(batch.new_count(&found), 1);
+        let answers = plan(&batch, &found).expect("planned").answers();
+        assert_eq!(answers[0], InsertedJob { id: id(99), existing: true, state: None, matches: true });
+        assert_eq!(answers[1].id, id(1), "only new jobs draw an identity");
+    }
+
+    #[test]
+    fn w1_an_unknown_dependency_is_refused_also_behind_a_key() {
+        let named = Submission::new(vec![checked(job("a").after([id(7)]))]).expect("valid");
+        assert_eq!(plan(&named, &Found::default()).expect_err("unknown").name(), "DependencyNotFound");
+        let first = checked(job("a").idempotency_key("k"));
+        let second = checked(job("b").depends_on(DependsOn::Batch(0), DependencyKind::After));
+        let batch = Submission::new(vec![first, second]).expect("valid");
+        let holder = |standing| KeyHolder { id: id(7), matches: true, standing };
+        let found = |standing| Found { keys: HashMap::from([(0, holder(standing))]), ..Found::default() };
+        assert_eq!(plan(&batch, &found(None)).expect_err("pruned").name(), "DependencyNotFound");
+        let planned = plan(&batch, &found(Some(standing(State::Running, 7)))).expect("planned");
+        assert_eq!(planned.reaches(), [id(7), id(7)]);
+        assert_eq!(planned.answers()[1].state, Some(State::Pending));
+    }
+
+    #[test]
+    fn w2_a_death_at_submission_names_the_job_it_began_with() {
+        let first = checked(job("a").after([id(7)]));
+        let second = checked(job("b").depends_on(DependsOn::Batch(0), DependencyKind::After));
+        let third = checked(job("c").depends_on(DependsOn::Batch(1), DependencyKind::AfterAll));
+        let batch = Submission::new(vec![first, second, third]).expect("valid");
+        let found = Found { jobs: HashMap::from([(id(7), standing(State::Failed, 5))]), ..Found::default() };
+        let planned = plan(&batch, &found).expect("planned");
+        let records: Vec<_> = planned.new_jobs().map(|new| new.record(&Origin::default(), Timestamp::EPOCH)).collect();
+        assert_eq!(
+            records.iter().map(|job| job.state).collect::<Vec<_>>(),
+            [State::Failed, State::Failed, State::Scheduled]
+        );
+        assert_eq!(records[1].root_cause(), id(5));
+        assert_eq!(records[2].effective_priority(), Priority::High, "dead jobs still pass their priority on");
+    }
+}

@@ -1,0 +1,140 @@
+//! A store that hangs or is slow: every call of the runtime has a limit, and the grace period bounds the stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use windlass::{Context, State};
+
+use crate::support::{Number, SOON, Setup, memory, until};
+
+const FOR_EVER: usize = usize::MAX;
+
+async fn completed(setup: &Setup) -> u64 {
+    setup.client.totals().await.expect("totals").states[usize::from(State::Completed.number())]
+}
+
+/// S2.37: the settle call never comes back, the heartbeats do; only the grace period ends it.
+#[tokio::test]
+async fn n3_a_settle_that_hangs_does_not_keep_a_stopping_worker() {
+    let (setup, faults) = memory().await.faulty();
+    faults.settle_hangs.store(FOR_EVER, Ordering::SeqCst);
+    let worker = setup.worker(1).grace(Duration::from_millis(300)).handle(async |_: Number, _: Context| Ok(()));
+    let running = worker.start().await.expect("start");
+    let id = setup.number(1).await;
+    until("it settles", || async { faults.settle_calls.load(Ordering::SeqCst) == 1 }).await;
+    let begun = Instant::now();
+    let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");
+    // 300 ms, of which the last settlements get 2 s in any case.
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert_eq!((stopped.settled, stopped.abandoned), (0, 1));
+    assert_eq!(setup.client.job(id).await.expect("the job").state, State::Running, "its lease will expire");
+}
+
+/// Nothing answers at all: claim, heartbeat, settle and upkeep hang, and the worker stops all the same.
+#[tokio::test]
+async fn n3_a_store_that_is_gone_does_not_keep_a_stopping_worker() {
+    let (setup, faults) = memory().await.faulty();
+    let worker = setup.worker(1).grace(Duration::from_millis(300)).handle(async |_: Number, _: Context| Ok(()));
+    let running = worker.start().await.expect("start");
+    for fault in [&faults.settle_hangs, &faults.extend_hangs, &faults.upkeep_hangs] {
+        fault.store(FOR_EVER, Ordering::SeqCst);
+    }
+    setup.number(1).await;
+    until("it settles", || async { faults.settle_calls.load(Ordering::SeqCst) == 1 }).await;
+    faults.claim_hangs.store(FOR_EVER, Ordering::SeqCst);
+    tokio::time::timeout(SOON, running.stop()).await.expect("in time");
+}
+
+/// The lease of a decided attempt lapses while the store is silent: it is let go, and the next one is settled.
+#[tokio::test]
+async fn d6_a_decided_attempt_whose_lease_lapsed_is_let_go() {
+    let (setup, faults) = memory().await.faulty();
+    faults.settle_hangs.store(1, Ordering::SeqCst);
+    faults.extend_hangs.store(FOR_EVER, Ordering::SeqCst);
+    let worker = setup.worker(1).lease_time(Duration::from_millis(200)).handle(async |_: Number, _: Context| Ok(()));
+    let running = worker.start().await.expect("start");
+    let lost = setup.number(1).await;
+    until("it settles", || async { faults.settle_calls.load(Ordering::SeqCst) == 1 }).await;
+    let next = setup.number(2).await;
+    setup.reaches(next, State::Completed).await;
+    let stopped = running.stop().await;
+    assert_eq!((stopped.settled, stopped.dropped, stopped.abandoned), (1, 1, 0));
+    assert_eq!(setup.client.job(lost).await.expect("the job").state, State::Running, "it runs again after its lease");
+}
+
+/// In virtual time: a claim that hangs is given up when all that it could bring has expired.
+#[tokio::test(start_paused = true)]
+async fn n2_a_claim_that_hangs_is_given_up_after_its_lease_time() {
+    let (setup, faults) = memory().await.faulty();
+    faults.claim_hangs.store(1, Ordering::SeqCst);
+    let running = setup.worker(1).handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    let begun = tokio::time::Instant::now();
+    let id = setup.number(1).await;
+    assert_eq!(setup.client.wait(id).await.expect("the end").state, State::Completed);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(10), "{took:?}");
+    running.stop().await;
+}
+
+/// In virtual time: upkeep that hangs is given up after a minute, and goes on.
+#[tokio::test(start_paused = true)]
+async fn l7_upkeep_that_hangs_is_given_up() {
+    let (setup, faults) = memory().await.faulty();
+    faults.upkeep_hangs.store(1, Ordering::SeqCst);
+    let running = setup.worker(1).handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(faults.upkeep_hangs.load(Ordering::SeqCst), 0, "it hangs");
+    faults.upkeep_hangs.store(1, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    assert_eq!(faults.upkeep_hangs.load(Ordering::SeqCst), 0, "it was called again");
+    running.stop().await;
+}
+
+/// S2.46: while the store does not take outcomes, handlers wait with their slots, and no more are started.
+#[tokio::test]
+async fn n1_a_slow_store_holds_back_the_handlers() {
+    const JOBS: usize = 500;
+    let (setup, faults) = memory().await.faulty();
+    setup.client.enqueue_all((0..JOBS as u64).map(Number)).await.expect("enqueue");
+    faults.settle_stands.store(1, Ordering::SeqCst);
+    let started = Arc::new(AtomicUsize::new(0));
+    let counted = started.clone();
+    let handler = move |_: Number, _: Context| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, windlass::Failure>(()) }
+    };
+    let running = setup.worker(4).handle(handler).start().await.expect("start");
+    // 64 outcomes may wait, beside those of the call that stands still and the handlers that wait with their slots.
+    until("outcomes wait", || async { started.load(Ordering::SeqCst) > 64 }).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let waiting = started.load(Ordering::SeqCst);
+    assert!(waiting <= 2 * (64 + 4), "{waiting} handlers ran ahead of the store");
+    assert_eq!(running.busy(), 4, "handlers wait with their slots");
+    assert_eq!(completed(&setup).await, 0);
+    faults.settle_stands.store(0, Ordering::SeqCst);
+    until("all completed", || async { completed(&setup).await == JOBS as u64 }).await;
+    running.stop().await;
+}
+
+/// L6: a third of the lease time, unless set. Counted over real time, with room for a busy machine.
+#[tokio::test]
+async fn l6_heartbeats_come_at_a_third_of_the_lease_time_or_as_set() {
+    for (interval, least, most) in [(None, 2, 5), (Some(Duration::from_millis(50)), 8, 24)] {
+        let (setup, faults) = memory().await.faulty();
+        let handler = async |_: Number, _: Context| {
+            tokio::time::sleep(Duration::from_millis(1200)).await;
+            Ok(())
+        };
+        let mut worker = setup.worker(1).lease_time(Duration::from_millis(900)).handle(handler);
+        if let Some(interval) = interval {
+            worker = worker.heartbeat_interval(interval);
+        }
+        let running = worker.start().await.expect("start");
+        let id = setup.number(1).await;
+        setup.reaches(id, State::Completed).await;
+        let beats = faults.extend_calls.load(Ordering::SeqCst);
+        assert!((least..=most).contains(&beats), "{beats} heartbeats with {interval:?}");
+        running.stop().await;
+    }
+}
