@@ -245,6 +245,8 @@ pub struct ScheduleEdited {
 pub enum Wake {
     /// This queue may have a job to claim.
     Scheduled(QueueName),
+    /// This queue was paused.
+    Paused(QueueName),
     /// This job has ended.
     Ended(JobId),
     /// Somebody asked a running job to stop.

@@ -46,6 +46,7 @@ pub(super) fn hint(text: &str) -> Option<Wake> {
     let (kind, rest) = text.split_at_checked(1)?;
     match kind {
         "s" => QueueName::new(rest).ok().map(Wake::Scheduled),
+        "p" => QueueName::new(rest).ok().map(Wake::Paused),
         "c" => rest.parse::<JobId>().ok().map(Wake::CancelAsked),
         "e" => rest.parse::<JobId>().ok().map(Wake::Ended),
         _ => None,
@@ -133,7 +134,7 @@ async fn test(
     heard: &mut Notifications,
 ) -> Result<Tested, tokio_postgres::Error> {
     client.batch_execute(&format!("listen {}", config.channel)).await?;
-    notify(client, &config.channel, &config.sender).await?;
+    notify(client, &config.channel, std::slice::from_ref(&config.sender)).await?;
     let own_notification = async {
         while let Some(text) = heard.recv().await {
             if text == config.sender {
