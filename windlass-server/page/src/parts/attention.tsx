@@ -5,6 +5,7 @@ import { useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { href } from "../router.ts";
 import { tell } from "./dialog.tsx";
+import { StateIcon } from "./icon.tsx";
 import { Loaded } from "./notice.tsx";
 import { Text } from "./text.tsx";
 import { When } from "./time.tsx";
@@ -37,7 +38,9 @@ export function Attention() {
       <Loaded of={found}>
         {(data) =>
           data.items.length === 0 ? (
-            <p class="completed">Nothing needs you.</p>
+            <p class="badge completed calm">
+              <StateIcon state="completed" /> Nothing needs you.
+            </p>
           ) : (
             <ul class="attention">
               {data.items.map((item) => (

@@ -81,13 +81,15 @@ function Failures() {
         {(data) => (
           <Table
             caption="Newest dead jobs"
+            steady
             rows={data.items}
             id={(job: Job) => job.id}
             empty={<Empty says="No dead jobs." />}
             columns={[
-              { name: "State", narrow: true, cell: (job) => <StateBadge state={job.state} /> },
+              { name: "State", lead: true, narrow: true, cell: (job) => <StateBadge state={job.state} /> },
               {
                 name: "Job",
+                lead: true,
                 narrow: true,
                 cell: (job) => (
                   <a href={href(`/jobs/${job.id}`)}>
