@@ -9,6 +9,6 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 #[rustfmt::skip]
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
-    Asset { name: "main-NAKAWIGB.js", bytes: include_bytes!("../../page/dist/main-NAKAWIGB.js") },
-    Asset { name: "style-ERWZ6KLW.css", bytes: include_bytes!("../../page/dist/style-ERWZ6KLW.css") },
+    Asset { name: "main-MWFDYYME.js", bytes: include_bytes!("../../page/dist/main-MWFDYYME.js") },
+    Asset { name: "style-AEVUY5IM.css", bytes: include_bytes!("../../page/dist/style-AEVUY5IM.css") },
 ];

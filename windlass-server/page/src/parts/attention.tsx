@@ -1,7 +1,7 @@
 // What needs somebody, worst first, each with what helps.
 
 import { part, type Schemas, send } from "../api/client.ts";
-import { useResource } from "../api/live.ts";
+import type { Resource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { href } from "../router.ts";
 import { tell } from "./dialog.tsx";
@@ -30,8 +30,7 @@ function Helps({ item, reload }: { item: Item; reload: () => void }) {
   return null;
 }
 
-export function Attention() {
-  const found = useResource<Schemas["Attention"]>("/v1/attention", 5000);
+export function Attention({ of: found }: { of: Resource<Schemas["Attention"]> }) {
   return (
     <section class="card" aria-label="Attention">
       <h2>Attention</h2>

@@ -103,7 +103,8 @@ export function Palette() {
   const [at, setAt] = useState(0);
   const list = useRef<HTMLDivElement>(null);
   const entries = useEntries();
-  const found = [...choose(entries, text), ...typed(text)];
+  const fitting = (letters: string) => [...choose(entries, letters), ...typed(letters)];
+  const found = fitting(text);
   const place = Math.min(at, found.length - 1);
   useEffect(() => {
     list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
@@ -116,8 +117,11 @@ export function Palette() {
   const onKey = (event: KeyboardEvent) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by !== undefined) setAt((place + by + found.length) % found.length);
-    else if (event.key === "Enter") take(found[place]);
-    else return;
+    else if (event.key === "Enter") {
+      // Enter may come before what was typed is drawn; what is in the field counts.
+      const now = (event.currentTarget as HTMLInputElement).value;
+      take(now === text ? found[place] : fitting(now)[0]);
+    } else return;
     event.preventDefault();
   };
   return (

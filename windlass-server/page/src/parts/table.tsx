@@ -1,7 +1,7 @@
 // A table: real rows and cells, a caption, keys to walk and pick, and cards in place of columns where it is narrow.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { cursorRow } from "./keys.ts";
 
 export interface Column<T> {
@@ -43,6 +43,29 @@ function useSteady<T>(rows: T[], id: (row: T) => string, steady: boolean) {
   };
 }
 
+/** From so many columns on, a table needs more room before it stands as one. */
+const MANY = 7;
+const [ROOM_REM, ROOM_MANY_REM] = [42, 64];
+
+/** Whether columns do not fit: measured before anything is drawn, and against the size of the text. */
+function useFold(columns: number) {
+  const card = useRef<HTMLDivElement>(null);
+  const [folded, setFolded] = useState(false);
+  useLayoutEffect(() => {
+    const element = card.current;
+    if (!element) return;
+    const look = () => {
+      const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+      setFolded(element.clientWidth < rem * (columns >= MANY ? ROOM_MANY_REM : ROOM_REM));
+    };
+    look();
+    const watch = new ResizeObserver(look);
+    watch.observe(element);
+    return () => watch.disconnect();
+  }, [columns]);
+  return { card, folded };
+}
+
 function classes<T>({ number, narrow, lead }: Column<T>): string {
   return [number && "number", narrow && "narrow", lead && "lead"].filter(Boolean).join(" ");
 }
@@ -51,6 +74,7 @@ export function Table<T>(props: TableProps<T>) {
   const { columns, picked, pick, steady = false } = props;
   const { rows, added, hold, release } = useSteady(props.rows, props.id, steady);
   const body = useRef<HTMLTableSectionElement>(null);
+  const { card, folded } = useFold(columns.length);
   const current = cursorRow.value;
   useEffect(() => {
     if (current) body.current?.querySelector("tr.current")?.scrollIntoView({ block: "nearest" });
@@ -58,7 +82,7 @@ export function Table<T>(props: TableProps<T>) {
   const head = props.head ? <div class="table-head">{props.head}</div> : null;
   if (rows.length === 0)
     return (
-      <div class="table-card">
+      <div class="table-card" ref={card}>
         {head}
         {props.empty}
       </div>
@@ -66,7 +90,8 @@ export function Table<T>(props: TableProps<T>) {
   const all = picked !== undefined && rows.every((row) => picked.has(props.id(row)));
   return (
     <div
-      class="table-card folds"
+      ref={card}
+      class={`table-card ${folded ? "folded" : ""}`}
       {...(steady ? { onPointerEnter: hold, onPointerLeave: release, onFocusIn: hold, onFocusOut: release } : {})}
     >
       {head}

@@ -125,8 +125,8 @@ test("attempts are compared, logs searched and saved", async ({ page }) => {
   await page.goto(`${server.url}/jobs/${id}`);
   await page.getByRole("button", { name: "Compare try 2 with the one before" }).click();
   const difference = page.getByLabel("What is different between the two attempts");
-  await expect(difference.locator(".old")).toContainText("first words");
-  await expect(difference.locator(".new")).toContainText("other words");
+  await expect(difference.locator(".old").last()).toContainText("first words");
+  await expect(difference.locator(".new").last()).toContainText("other words");
   await expect(difference.locator(".same", { hasText: "shared line" })).toHaveCount(1);
   await accessible(page, "compared attempts");
   await page.getByRole("link", { name: "Logs" }).click();
