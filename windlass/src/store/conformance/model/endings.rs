@@ -147,9 +147,32 @@ impl Model {
         }
     }
 
+    /// What becomes of a job whose holder neither ended it within its execution timeout nor let it go.
+    fn ending_of_execution_timeout(&mut self, name: Name) -> Ending {
+        self.count("execution timeout");
+        let job = &self.jobs[name];
+        let policy = job.plan.draft.policy;
+        let n = job.failures + 1;
+        let ending = |state| Ending::of(state, Outcome::Revoked);
+        let ending = if let Some((by, _)) = &job.cancel {
+            ending(State::Cancelled).because(ReasonKind::Cancelled).by(by)
+        } else if !policy.retry_timeout {
+            ending(State::Failed).because(ReasonKind::Permanent)
+        } else if n >= u32::from(policy.attempts) {
+            self.count("exhausted");
+            ending(State::DeadLetter).because(ReasonKind::Exhausted)
+        } else {
+            Ending { delay: backoff(&policy, n), ..ending(State::Retrying) }
+        };
+        Ending { counted: true, ..ending.failing(Category::Timeout, Some("execution_timeout")) }
+    }
+
     /// What an expired lease comes to.
     pub(super) fn ending_of_expiry(&mut self, name: Name) -> Ending {
         let job = &self.jobs[name];
+        if job.ran_too_long() {
+            return self.ending_of_execution_timeout(name);
+        }
         let policy = job.plan.draft.policy;
         let free = policy.lost_free && job.lost < 10;
         let n = job.failures + 1;

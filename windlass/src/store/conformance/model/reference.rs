@@ -197,10 +197,21 @@ impl ModelJob {
     /// When a lease that is taken or extended now ends.
     fn lease_end(&self, lease_time: Option<Duration>, now: Timestamp) -> Timestamp {
         let end = now.plus(lease_time.unwrap_or(seconds(self.plan.draft.visibility)));
+        let end = self.execution_end().map_or(end, |limit| end.min(limit));
         match self.deadline {
             Some(deadline) if deadline < end => deadline,
             _ => end,
         }
+    }
+
+    /// When the store takes a running job from a holder that has not ended it: ten seconds after its execution timeout.
+    fn execution_end(&self) -> Option<Timestamp> {
+        let (started_at, execution) = self.started_at.zip(self.plan.draft.execution)?;
+        Some(started_at.plus(seconds(execution + 10)))
+    }
+
+    pub(super) fn ran_too_long(&self) -> bool {
+        self.lease.zip(self.execution_end()).is_some_and(|(lease, limit)| lease.expires_at >= limit)
     }
 }
 
