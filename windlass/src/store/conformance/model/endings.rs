@@ -1,7 +1,7 @@
 //! The model's rules for how attempts and jobs end, and what that does to the jobs that depend on them.
 
 use super::history::{Policy, Say};
-use super::reference::{Model, ModelEdge, ModelReason, ModelSettled, Name, Plan, firsts, seconds};
+use super::reference::{Model, ModelEdge, ModelJob, ModelReason, ModelSettled, Name, Plan, firsts, seconds};
 use crate::job::{Category, DependencyKind, Outcome, ReasonKind, State};
 use crate::time::Timestamp;
 
@@ -62,6 +62,18 @@ fn retried(policy: &Policy, category: Category) -> bool {
         Category::Timeout => policy.retry_timeout,
         Category::System => policy.retry_system,
         Category::Permanent | Category::Cancelled => false,
+    }
+}
+
+impl ModelJob {
+    /// When the store takes a running job from a holder that has not ended it: ten seconds after its execution timeout.
+    pub(super) fn execution_end(&self) -> Option<Timestamp> {
+        let (started_at, execution) = self.started_at.zip(self.plan.draft.execution)?;
+        Some(started_at.plus(seconds(execution + 10)))
+    }
+
+    pub(super) fn ran_too_long(&self) -> bool {
+        self.lease.zip(self.execution_end()).is_some_and(|(lease, limit)| lease.expires_at >= limit)
     }
 }
 

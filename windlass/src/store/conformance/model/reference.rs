@@ -203,16 +203,6 @@ impl ModelJob {
             _ => end,
         }
     }
-
-    /// When the store takes a running job from a holder that has not ended it: ten seconds after its execution timeout.
-    fn execution_end(&self) -> Option<Timestamp> {
-        let (started_at, execution) = self.started_at.zip(self.plan.draft.execution)?;
-        Some(started_at.plus(seconds(execution + 10)))
-    }
-
-    pub(super) fn ran_too_long(&self) -> bool {
-        self.lease.zip(self.execution_end()).is_some_and(|(lease, limit)| lease.expires_at >= limit)
-    }
 }
 
 impl Model {
