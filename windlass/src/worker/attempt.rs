@@ -164,7 +164,7 @@ impl Attempt {
 
     /// When the run will be over its time limit by so much.
     pub(super) fn overdue_by(&self, more: Duration) -> Option<Instant> {
-        self.begun.checked_add(self.limit_in_force()?)?.checked_add(more)
+        self.begun.get()?.0.checked_add(self.limit_in_force()?)?.checked_add(more)
     }
 
     /// The right to decide, for the first who asks.

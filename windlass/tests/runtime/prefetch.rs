@@ -49,7 +49,7 @@ impl Track {
             .with_state(Arc::clone(self))
             .queue("default", slots)
             .poll_interval(Duration::from_millis(5))
-            .grace(Duration::ZERO)
+            .grace(Duration::from_secs(1))
             .handle_raw("short", async |_, cx: Context<Arc<Track>>| {
                 cx.state.run(cx.job().effective_priority()).await;
                 Ok(())
