@@ -2,7 +2,9 @@
 
 use super::Stop;
 use super::edges::Edge;
+use super::ends::end;
 use super::set::{Entry, WorkingSet};
+use crate::job::{Outcome, Verdict};
 use crate::store::answer::InsertedJob;
 use crate::workflow::{Origin, Submission, SubmissionPlan};
 
@@ -29,7 +31,7 @@ pub(super) fn add(set: &mut WorkingSet, plan: &SubmissionPlan<'_>, origin: &Orig
         let (id, job) = (new.identity.id, new.record(origin, set.now));
         let has_ended = job.state.is_terminal();
         let (sequence, waits, depth) = (new.identity.sequence, new.admission.waits, new.admission.depth);
-        set.add(Entry { sequence, job, token: None, waits, depth });
+        set.add(Entry { sequence, job, token: None, waits, depth }, new.key);
         for (parent, kind, open) in &new.depends_on {
             set.set_edge(Edge { parent: *parent, child: id, kind: *kind }, *open);
         }
@@ -37,6 +39,10 @@ pub(super) fn add(set: &mut WorkingSet, plan: &SubmissionPlan<'_>, origin: &Orig
         if has_ended {
             set.ended.push(id);
         }
+    }
+    // After all are there: one of them may depend on a job that is replaced, and dies with it.
+    for (replaced, by) in plan.new_jobs().filter_map(|new| Some((new.replaces?, new.identity.id))) {
+        end(set, replaced, &Verdict::of_replacement(by), Outcome::Revoked);
     }
     plan.answers()
 }

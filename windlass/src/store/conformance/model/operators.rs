@@ -230,9 +230,4 @@ impl Model {
         };
         (0..self.jobs.len()).filter(old).filter(|name| !self.is_needed(*name)).collect()
     }
-
-    /// How many idempotency keys have lapsed; a store may forget them at any upkeep.
-    pub(super) fn lapsed_keys(&self) -> usize {
-        self.key_ends().filter(|at| *at <= self.now).count()
-    }
 }
