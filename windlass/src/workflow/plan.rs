@@ -148,12 +148,13 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Where a job stands; stores keep the depth beside the record.
+    /// Where a job stands; stores keep the depth of its submission beside the record. One that waits for no job any more is
+    /// where a chain begins.
     pub fn of(job: &JobRecord, depth: u32) -> Self {
         Standing {
             state: job.state,
             priority: job.effective_priority(),
-            depth,
+            depth: if job.state == State::Pending { depth } else { 1 },
             cause: job.root_cause(),
             was_claimed: job.was_claimed(),
         }
