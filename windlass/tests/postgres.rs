@@ -350,46 +350,6 @@ async fn x1_the_sql_function_enqueues_from_any_language() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn u1_the_sql_function_knows_keys_that_the_job_decides() {
-    let schema = new_schema();
-    let store = open(&schema).await;
-    let client = client().await;
-    let call = async |until: &str| -> JobId {
-        let call = format!("select {schema}.enqueue('test', idempotency_key => 'k'{until})");
-        JobId::from_uuid(client.query_one(&call, &[]).await.expect("enqueue").get(0))
-    };
-    let claimed = ", key_until => 'claimed'";
-    let first = call(claimed).await;
-    assert_eq!((call(claimed).await, call("").await), (first, first), "it waits already");
-    assert_eq!(claim(&store, 10).await.len(), 1);
-    let second = call(", key_until => 'ended'").await;
-    assert_ne!(second, first, "the first was claimed");
-    let options = store.find(&[second]).await.expect("find").remove(0).expect("a job").spec.options.clone();
-    let key = options.idempotency.expect("a key");
-    assert_eq!((key.until, key.window), (windlass::job::Until::Ended, None));
-    let taken = claim(&store, 10).await;
-    assert_eq!(call(claimed).await, second, "it has not ended");
-    // The program and the function see the same keys.
-    let spec = windlass::NewJob::new("test", windlass::Payload::default()).idempotency_key("k");
-    let spec = spec.check(&windlass::job::Limits::default(), &windlass::Policies::default()).expect("valid");
-    let submit = async || {
-        let submission = windlass::workflow::Submission::new(vec![spec.clone()]).expect("valid");
-        store.insert(submission).await.expect("insert").jobs[0].id
-    };
-    assert_eq!(submit().await, second);
-    for one in taken {
-        store.settle(&[one.lease.complete(None)]).await.expect("settle");
-    }
-    let third = submit().await;
-    assert_ne!(third, second);
-    assert_eq!(call(claimed).await, third, "its window is not over");
-    for bad in ["'test', key_until => 'ended'", "'test', idempotency_key => 'k', key_until => 'never'"] {
-        assert!(client.query_one(&format!("select {schema}.enqueue({bad})"), &[]).await.is_err(), "{bad}");
-    }
-    assert_sound(&store).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn n2_another_process_hears_of_jobs_ends_and_cancels() {
     let schema = new_schema();
     let (one, other) = (open(&schema).await, open(&schema).await);

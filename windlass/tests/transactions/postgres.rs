@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio_postgres::NoTls;
-use windlass::job::{Unique, WorkerId};
+use windlass::job::{Unique, Until, WorkerId};
 use windlass::store::{ClaimRequest, PostgresOptions, PostgresStore, Store, Wake};
 use windlass::{Client, Context, Failure, JobId, QueueName, State, Worker};
 
@@ -194,5 +194,41 @@ async fn u3_a_replacement_commits_or_vanishes_with_the_transaction() {
     let third = in_tx(true, waiting()).await;
     assert!(!gone.existing && !third.existing && third.id != second.id);
     assert_eq!(client.enqueue(windlass_step()).unique(waiting()).await.expect("enqueue").id, third.id);
+    assert_eq!(client.store().check().await.expect("check"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn u1_the_sql_function_knows_keys_that_the_job_decides() {
+    let (client, schema) = fresh().await;
+    let database = connect().await;
+    let call = async |until: &str| {
+        let call = format!("select {schema}.enqueue('step', '\"Commit\"', idempotency_key => 'k'{until})");
+        JobId::from_uuid(database.query_one(&call, &[]).await.expect("enqueue").get(0))
+    };
+    let claim = async || {
+        let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 10);
+        client.store().claim(&request).await.expect("claim")
+    };
+    let claimed = ", key_until => 'claimed'";
+    let first = call(claimed).await;
+    assert_eq!((call(claimed).await, call("").await), (first, first), "it waits already");
+    assert_eq!(claim().await.len(), 1);
+    let second = call(", key_until => 'ended'").await;
+    assert_ne!(second, first, "the first was claimed");
+    let key = client.job(second).await.expect("a job").spec.options.idempotency.clone().expect("a key");
+    assert_eq!((key.until, key.window), (Until::Ended, None));
+    let taken = claim().await;
+    // The program and the function see the same keys.
+    let submit = async || client.enqueue(windlass_step()).idempotency_key("k").await.expect("enqueue").id;
+    assert_eq!((call(claimed).await, submit().await), (second, second), "it has not ended");
+    for one in taken {
+        client.store().settle(&[one.lease.complete(None)]).await.expect("settle");
+    }
+    let third = submit().await;
+    assert_ne!(third, second);
+    assert_eq!(call(claimed).await, third, "its window is not over");
+    for bad in ["'step', key_until => 'ended'", "'step', idempotency_key => 'k', key_until => 'never'"] {
+        assert!(database.query_one(&format!("select {schema}.enqueue({bad})"), &[]).await.is_err(), "{bad}");
+    }
     assert_eq!(client.store().check().await.expect("check"), Vec::<String>::new());
 }

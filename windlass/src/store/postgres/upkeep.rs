@@ -23,7 +23,6 @@ use crate::job::{JobId, State};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
 use crate::store::rules::{self, Missing};
-use crate::time::Timestamp;
 
 /// How many of the newest numbers of events are kept apart; what is older is folded into sums.
 const EVENTS_KEPT: i64 = 10_000;
@@ -212,17 +211,17 @@ impl Transaction<'_> {
             let (until, expires_at) = (until(row.get("until"))?, row.get::<_, Option<i64>>("expires_at"));
             let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
             let job = states.get(&row.get::<_, Uuid>("job")).copied();
-            let next = rules::look_at(until, expires_at.map(job_rows::time), self.now);
             let keys = if is_expired || until.is_over_for_good(job) { &mut over } else { &mut later };
-            keys.add(row, next.map(Timestamp::as_micros));
+            keys.add(row);
         }
-        let DueKeys { scopes, keys, jobs, .. } = &over;
+        let DueKeys { scopes, keys, jobs } = &over;
         if !jobs.is_empty() {
             self.link.execute(include_str!("sql/delete_key.sql"), &[scopes, keys, jobs]).await?;
         }
-        let DueKeys { scopes, keys, jobs, next } = &later;
+        let DueKeys { scopes, keys, jobs } = &later;
         if !jobs.is_empty() {
-            self.link.execute(include_str!("sql/postpone_key.sql"), &[scopes, keys, jobs, next]).await?;
+            let next = self.now.plus(rules::LOOK_EVERY).as_micros();
+            self.link.execute(include_str!("sql/postpone_key.sql"), &[scopes, keys, jobs, &next]).await?;
         }
         Ok(over.jobs.len())
     }
@@ -234,14 +233,12 @@ struct DueKeys {
     scopes: Vec<String>,
     keys: Vec<String>,
     jobs: Vec<Uuid>,
-    next: Vec<Option<i64>>,
 }
 
 impl DueKeys {
-    fn add(&mut self, row: &Row, next: Option<i64>) {
+    fn add(&mut self, row: &Row) {
         self.scopes.push(row.get("scope"));
         self.keys.push(row.get("key"));
         self.jobs.push(row.get("job"));
-        self.next.push(next);
     }
 }

@@ -386,6 +386,7 @@ impl Model {
         draft.policy = super::history::Policy::webhook();
         draft.lifetime = Some(7 * 24 * 3600);
         draft.visibility = 300;
+        draft.execution = Some(30);
         draft.own_priority_only = true;
         let serial = self.jobs[of].plan.serial;
         let links = vec![(Link::Job(of), DependencyKind::AfterAll)];
