@@ -4,6 +4,7 @@
 //! arguments. A job's way through it: [`NewJob`] → [`JobSpec`] → [`JobRecord`] → [`Lease`] → [`Settlement`] → [`Verdict`].
 
 mod dependency;
+mod edit;
 mod explain;
 mod failure;
 mod id;
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
+pub use edit::Edit;
 pub use explain::{Circumstances, EXPLAIN_SCAN_MAX, Explanation, Why};
 pub(crate) use failure::cut;
 pub use failure::{
