@@ -15,7 +15,7 @@ use super::doctor::UNDELIVERED;
 use super::enqueue_file;
 use super::exit::End;
 use super::ids::{self, Typed};
-use super::job_args::JobArgs;
+use super::job_args::{JobArgs, UniqueArgs};
 use super::output::{OutputArgs, Row, say};
 use super::parse;
 use super::table::Cell;
@@ -28,6 +28,7 @@ use crate::wire;
 Examples:
   windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}'
   windlass enqueue report --queue slow --delay 10m --key report-2026-11
+  windlass enqueue index --payload '{\"page\":7}' --debounce 30s --at-most 5m
   windlass enqueue --file jobs.jsonl        one JSON job a line: {\"type\":\"email.send\",\"payload\":{}}")]
 pub(crate) struct Arguments {
     /// Which handler it is for
@@ -35,15 +36,14 @@ pub(crate) struct Arguments {
     job_type: Option<String>,
     #[command(flatten)]
     job: JobArgs,
+    #[command(flatten)]
+    unique: UniqueArgs,
     /// Not before this time, such as 2026-11-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse::moment, conflicts_with = "delay")]
     run_at: Option<Timestamp>,
     /// Not before this long from now, such as 5m
     #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
     delay: Option<Duration>,
-    /// The same key within 24 hours is the same job
-    #[arg(long, value_name = "KEY")]
-    key: Option<String>,
     /// Only after this job completed; may be repeated
     #[arg(long, value_name = "ID")]
     after: Vec<Typed<JobId>>,
@@ -77,7 +77,7 @@ async fn one(session: &Session, arguments: &Arguments, job_type: &str) -> anyhow
     let mut job = arguments.job.job(job_type)?;
     job.run_at = arguments.run_at;
     job.delay = arguments.delay.map(wire::Span);
-    job.idempotency_key.clone_from(&arguments.key);
+    arguments.unique.apply(&mut job);
     let on = |ids: &[JobId], kind| -> Vec<wire::Dependency> {
         ids.iter().map(|id| wire::Dependency { job: Some(*id), reference: None, kind }).collect()
     };

@@ -64,6 +64,7 @@ mod schedules;
 mod stage;
 mod states;
 mod timeouts;
+mod unique;
 mod workflows;
 
 use std::fmt;
@@ -142,6 +143,7 @@ pub fn cases() -> Vec<Case> {
         retry::CASES,
         timeouts::CASES,
         idempotency::CASES,
+        unique::CASES,
         dependencies::CASES,
         workflows::CASES,
         schedules::CASES,

@@ -21,7 +21,7 @@ impl Tables {
         loop {
             match run.step(&mut set) {
                 Ok(answer) => {
-                    self.write(set.finish());
+                    self.write(set.finish(), now);
                     return Ok(answer);
                 }
                 Err(Stop::Missing(missing)) => self.load(&mut set, missing, now),
@@ -53,8 +53,8 @@ impl Tables {
             }
             Missing::Keys(keys) => {
                 for key in keys {
-                    let holder = self.holder(&key, now);
-                    set.put_key(key, holder);
+                    let held = self.held(&key, now);
+                    set.put_key(key, held);
                 }
             }
             Missing::Attempt(key, outcome) => {
@@ -79,10 +79,11 @@ impl Tables {
         }
     }
 
-    fn write(&mut self, changes: Changes) {
-        for entry in changes.new {
-            self.keep_key(&entry.job);
-            self.add(entry);
+    fn write(&mut self, changes: Changes, now: Timestamp) {
+        changes.new.into_iter().for_each(|entry| self.add(entry));
+        for kept in changes.keys {
+            let look_at = kept.look_at(now);
+            self.keep_key(kept, look_at);
         }
         for change in changes.changed {
             self.update(change.after.sequence, |entry| *entry = change.after);

@@ -26,7 +26,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, ScheduleWrite};
+pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, KeptKey, LOOK_EVERY, ScheduleWrite, look_at};
 pub use edges::{Edge, Edges};
 pub use ends::{expire, outlive, tell_completed, tell_ends};
 pub use insert::insert;
