@@ -37,6 +37,10 @@ macro_rules! layer {
                 self.inner().wakes()
             }
 
+            fn place(&self) -> Option<String> {
+                self.inner().place()
+            }
+
             $($(#[$doc])* async fn $name(&self $(, $argument: $type)*) -> $answer {
                 self.inner().$name($($argument),*).await
             })*
@@ -50,6 +54,10 @@ macro_rules! layer {
 
             fn wakes(&self) -> broadcast::Receiver<Wake> {
                 Layer::wakes(self)
+            }
+
+            fn place(&self) -> Option<String> {
+                Layer::place(self)
             }
 
             $(async fn $name(&self $(, $argument: $type)*) -> $answer {

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use super::PostgresStore;
 use super::fault::retrying;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -162,21 +162,11 @@ impl Store for PostgresStore {
     }
 
     async fn ready(&self) -> Result<()> {
-        let attempted = "see whether the store can be written to";
-        let is_writable = retrying(attempted, || async {
-            let link = self.inner.link().await?;
-            let rows = link.query(include_str!("sql/is_writable.sql"), &[]).await?;
-            Ok(rows[0].get("is_writable"))
-        });
-        if is_writable.await? {
-            return Ok(());
-        }
-        Err(Error::StoreUnavailable {
-            attempted: attempted.to_owned(),
-            problem: "the server is a standby, or told to be only read".to_owned(),
-            known: true,
-            source: None,
-        })
+        self.inner.ready().await
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.inner.hosts.describe())
     }
 
     async fn check(&self) -> Result<Vec<String>> {

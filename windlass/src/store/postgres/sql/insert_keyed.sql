@@ -16,7 +16,9 @@ wanted as materialized (
             $2::text[], $3::bigint[], $4::bytea[], $5::int[], $16::text[], $17::text[], $18::bigint[], $19::text[]
         ) with ordinality as u(rest, mask, payload, kind, scope, key, window_length, job_type, place)
     ) as i
-    where $15::bigint is null or c.now > $15::bigint
+    where ($15::bigint is null or c.now > $15::bigint)
+        and not exists (
+            select from unnest($6::int[]) as w(lane) where not exists (select from windlass.lane l where l.lane = w.lane))
 ),
 taken as (
     insert into windlass.key as k (scope, key, job, expires_at, fingerprint)
