@@ -594,7 +594,7 @@ fn submissions() -> Vec<(&'static str, Submission)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f9_no_job_is_stored_in_a_lane_that_a_failover_lost() {
+async fn d1_no_job_is_stored_in_a_lane_that_a_failover_lost() {
     let schema = new_schema();
     let (store, database) = (open(&schema).await, client().await);
     for (name, submission) in submissions() {
@@ -609,11 +609,38 @@ async fn f9_no_job_is_stored_in_a_lane_that_a_failover_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f9_a_job_whose_lane_does_not_exist_is_found() {
+async fn d1_a_job_whose_lane_does_not_exist_is_found() {
     let schema = new_schema();
     let (store, database) = (open(&schema).await, client().await);
     let id = enqueue(&store, job()).await;
     database.batch_execute(&format!("delete from {schema}.lane")).await.expect("delete");
     let found = store.check().await.expect("check").join("\n");
     assert!(found.contains(&format!("job {id}: its lane")), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d6b_a_claim_nobody_heard_of_is_given_back() {
+    let schema = new_schema();
+    let (store, database) = (open(&schema).await, client().await);
+    let id = enqueue(&store, job().max_attempts(1)).await;
+    // The claim is granted only after its caller has stopped waiting.
+    database.batch_execute(&format!("begin; lock table {schema}.leased in exclusive mode")).await.expect("a lock");
+    let worker = WorkerId::new("w").expect("a name");
+    let request = ClaimRequest::new(worker, QueueName::default(), 1);
+    let claimed = tokio::time::timeout(Duration::from_millis(500), store.claim(&request)).await;
+    assert!(claimed.is_err(), "it waits for the lock");
+    database.batch_execute("commit").await.expect("the lock is free");
+    let begun = std::time::Instant::now();
+    let claimed = loop {
+        match claim(&store, 1).await.pop() {
+            Some(claimed) => break claimed,
+            None => assert!(begun.elapsed() < DEADLINE, "the job stands still"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!((claimed.job.id, claimed.job.attempt, claimed.job.failures), (id, 2, 0));
+    assert!(begun.elapsed() < Duration::from_secs(20), "long before the lease of five minutes ends");
+    store.settle(&[claimed.lease.complete(None)]).await.expect("settle");
+    assert_eq!(state(&store, id).await, Some(State::Completed));
+    assert_sound(&store).await;
 }

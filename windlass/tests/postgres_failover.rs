@@ -12,7 +12,7 @@ use windlass::store::{PostgresStore, Store};
 use windlass::workflow::Submission;
 use windlass::{JobId, NewJob, Payload, Policies};
 
-/// How long after a promotion calls may take to get through (rule F3 of docs/scale.md).
+/// How long after a promotion calls may take to get through.
 const BACK_MAX: Duration = Duration::from_secs(5);
 
 /// A pair in a folder that goes with it.
@@ -123,22 +123,22 @@ async fn follows_a_promotion(what: &str, fault: impl FnOnce(&Pair)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f3_a_primary_that_was_killed_is_left() {
+async fn d6_a_primary_that_was_killed_is_left() {
     follows_a_promotion("killed", |pair| pair.signal("a", "KILL")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f3_a_primary_that_was_stopped_is_left() {
+async fn d6_a_primary_that_was_stopped_is_left() {
     follows_a_promotion("stopped", |pair| pair.signal("a", "STOP")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f3_a_primary_that_lives_on_is_left() {
+async fn d6_a_primary_that_lives_on_is_left() {
     follows_a_promotion("alive", |_| {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f6_a_commit_whose_wait_for_the_standby_was_cancelled_is_not_a_success() {
+async fn d3_a_commit_whose_wait_for_the_standby_was_cancelled_is_not_a_success() {
     let pair = Pair::start();
     let store = pair.open().await;
     store.insert(job()).await.expect("a lane");

@@ -133,5 +133,6 @@ layer! {
     /// The handle of the store inside: heartbeats go past the layer, unless it gives a handle of its own or `None`.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>>;
     async fn ready(&self) -> Result<()>;
+    async fn durability(&self) -> Result<Durability>;
     async fn check(&self) -> Result<Vec<String>>;
 }

@@ -94,6 +94,17 @@ impl Fault {
         error.code().is_some_and(|code| races.contains(&code))
     }
 
+    /// Whether it is certain that nothing was written.
+    pub(super) fn is_certain(&self) -> bool {
+        match self {
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Overtaken => true,
+            Fault::Unanswered { .. } | Fault::Users { .. } => false,
+            Fault::Database(error) => {
+                error.code().is_some_and(|code| !matches!(classify(code.code()), Class::Unavailable { known: false }))
+            }
+        }
+    }
+
     /// The library's error for a call that attempted this.
     pub(super) fn into_error(self, attempted: &str) -> Error {
         match self {

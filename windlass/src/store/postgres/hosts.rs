@@ -130,6 +130,11 @@ impl Hosts {
         self.known.lock().expect("no panic while the hosts are locked")
     }
 
+    /// Whether the URL names more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
     pub(super) fn generation(&self) -> u64 {
         *self.generation.borrow()
     }

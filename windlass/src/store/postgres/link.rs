@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn f4_a_call_ends_and_its_connection_is_not_used_again() {
+    async fn d6_a_call_ends_and_its_connection_is_not_used_again() {
         let store = store().await;
         let begun = Instant::now();
         let link = store.inner.link_for(Duration::from_secs(3)).await.expect("a connection");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn f5_a_connection_whose_call_was_given_up_is_not_used_again() {
+    async fn d6_a_connection_whose_call_was_given_up_is_not_used_again() {
         let store = store().await;
         let link = store.inner.link().await.expect("a connection");
         let call = timeout(Duration::from_millis(50), link.query("select pg_sleep(5)", &[])).await;
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn f5_a_connection_to_a_server_that_is_only_read_is_not_used_again() {
+    async fn d6_a_connection_to_a_server_that_is_only_read_is_not_used_again() {
         let store = store().await;
         let link = store.inner.link().await.expect("a connection");
         link.batch("set default_transaction_read_only = on").await.expect("a setting");

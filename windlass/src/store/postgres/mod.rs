@@ -12,6 +12,7 @@ mod claim;
 mod claim_cursor;
 mod config;
 mod driver_row;
+mod durability;
 mod events;
 mod fault;
 mod flush;
@@ -32,6 +33,7 @@ mod notify;
 mod operate;
 mod pool;
 mod pooler;
+mod pulse;
 mod read;
 mod ready;
 mod records;
@@ -43,6 +45,7 @@ mod store;
 mod tls;
 mod tokens;
 mod transaction;
+mod unheard;
 mod upkeep;
 mod upkeep_progress;
 mod working;
@@ -96,6 +99,7 @@ struct Inner {
     cursors: ClaimCursors,
     progress: UpkeepProgress,
     probe: ready::WriteProbe,
+    unheard: unheard::UnheardClaims,
     wakes: broadcast::Sender<Wake>,
     /// Sends hints to other processes, unless the options say that none are sent.
     notifier: Option<notify::Notifier>,
@@ -109,6 +113,8 @@ impl PostgresStore {
 
     /// Opens a store as the options say.
     pub async fn with(mut options: PostgresOptions) -> Result<Self> {
+        // A store that was taken from another leaves it to that to say what is wrong with the server.
+        let is_first = options.hosts.is_none();
         let hosts = options.hosts.get_or_insert_with(|| Arc::new(Hosts::new(&options.reach)));
         let hosts = Arc::clone(hosts);
         let listener = listener_config(&options, &hosts);
@@ -135,6 +141,7 @@ impl PostgresStore {
             cursors: ClaimCursors::default(),
             progress: UpkeepProgress::default(),
             probe: ready::WriteProbe::default(),
+            unheard: unheard::UnheardClaims::default(),
             wakes,
             notifier,
         });
@@ -151,6 +158,9 @@ impl PostgresStore {
         };
         opened.await.map_err(|fault| fault.into_error("open the store"))?;
         let coalescer = insert_coalescer::InsertCoalescer::start(Arc::clone(&inner));
+        if is_first {
+            tokio::spawn(durability::watch(Arc::downgrade(&inner)));
+        }
         if options.listen {
             tokio::spawn(notify::run(listener.clone(), task));
             if !pooled {

@@ -38,6 +38,7 @@ impl Store for PostgresStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        self.inner.give_back_unheard().await;
         retrying("claim jobs", || self.inner.claim(request)).await
     }
 
@@ -163,6 +164,10 @@ impl Store for PostgresStore {
 
     async fn ready(&self) -> Result<()> {
         self.inner.ready().await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        retrying("look at the server's settings", || self.inner.durability()).await
     }
 
     fn place(&self) -> Option<String> {

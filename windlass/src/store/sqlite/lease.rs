@@ -36,10 +36,13 @@ impl Transaction<'_> {
             return Ok(Err(Stale::NotRunning));
         }
         let expires_at = time(row.get("expires_at")?);
-        if let Err(stale) = Stale::check(true, Some(expires_at), self.now, matches) {
+        let deadline = row.get::<_, Option<i64>>("deadline")?.map(time);
+        // A lifetime that is over ends a lease whatever the store was doing.
+        let lapsed = expires_at <= self.now && deadline.is_none_or(|deadline| deadline > self.now);
+        let fence = if lapsed { self.fence_time()? } else { self.now };
+        if let Err(stale) = Stale::check(true, Some(expires_at), fence, matches) {
             return Ok(Err(stale));
         }
-        let deadline = row.get::<_, Option<i64>>("deadline")?.map(time);
         let (version, flags) = (row.get("version")?, row.get("flags")?);
         Ok(Ok(Held { seq, expires_at, deadline, version, flags, cancel: json(row, "cancel")? }))
     }
