@@ -578,3 +578,69 @@ async fn d6_an_exhausted_pool_and_an_absent_server_are_told() {
     assert!(matches!(absent, Error::StoreUnavailable { known: true, .. }), "{absent}");
     assert!(!format!("{absent} {absent:?}").contains("hunter2"), "{absent:?}");
 }
+
+/// Submissions that are stored by each of the statements, and by the rules.
+fn submissions() -> Vec<(&'static str, Submission)> {
+    let typed = |name: &str| NewJob::new(name, Payload::default());
+    // Its standard lifetime counts from then, which the statements do not know.
+    let later = job().run_at(windlass::Timestamp::from_micros(4_102_444_800_000_000));
+    vec![
+        ("one", batch(vec![job()])),
+        ("alike", batch(vec![job(), job()])),
+        ("several lanes", batch(vec![job(), typed("other")])),
+        ("a key", batch(vec![job().idempotency_key(Uuid::new_v4().to_string())])),
+        ("the rules", batch(vec![later])),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_no_job_is_stored_in_a_lane_that_a_failover_lost() {
+    let schema = new_schema();
+    let (store, database) = (open(&schema).await, client().await);
+    for (name, submission) in submissions() {
+        store.insert(submission.clone()).await.expect(name);
+        // What is left when the standby had not heard of the queue yet.
+        let lost =
+            ["ready", "job", "event", "key", "lane", "queue"].map(|table| format!("delete from {schema}.{table};"));
+        database.batch_execute(&lost.concat()).await.expect(name);
+        store.insert(submission).await.expect(name);
+        assert_eq!(store.check().await.expect(name), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_a_job_whose_lane_does_not_exist_is_found() {
+    let schema = new_schema();
+    let (store, database) = (open(&schema).await, client().await);
+    let id = enqueue(&store, job()).await;
+    database.batch_execute(&format!("delete from {schema}.lane")).await.expect("delete");
+    let found = store.check().await.expect("check").join("\n");
+    assert!(found.contains(&format!("job {id}: its lane")), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d6b_a_claim_nobody_heard_of_is_given_back() {
+    let schema = new_schema();
+    let (store, database) = (open(&schema).await, client().await);
+    let id = enqueue(&store, job().max_attempts(1)).await;
+    // The claim is granted only after its caller has stopped waiting.
+    database.batch_execute(&format!("begin; lock table {schema}.leased in exclusive mode")).await.expect("a lock");
+    let worker = WorkerId::new("w").expect("a name");
+    let request = ClaimRequest::new(worker, QueueName::default(), 1);
+    let claimed = tokio::time::timeout(Duration::from_millis(500), store.claim(&request)).await;
+    assert!(claimed.is_err(), "it waits for the lock");
+    database.batch_execute("commit").await.expect("the lock is free");
+    let begun = std::time::Instant::now();
+    let claimed = loop {
+        match claim(&store, 1).await.pop() {
+            Some(claimed) => break claimed,
+            None => assert!(begun.elapsed() < DEADLINE, "the job stands still"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!((claimed.job.id, claimed.job.attempt, claimed.job.failures), (id, 2, 0));
+    assert!(begun.elapsed() < Duration::from_secs(20), "long before the lease of five minutes ends");
+    store.settle(&[claimed.lease.complete(None)]).await.expect("settle");
+    assert_eq!(state(&store, id).await, Some(State::Completed));
+    assert_sound(&store).await;
+}

@@ -56,11 +56,12 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>, handler: &H
     if shared.is_stopping() {
         return Ended::Released;
     }
-    if attempt.holds_for(Instant::now(), Duration::ZERO).is_none() || attempt.current_order() >= Order::Lost {
+    if attempt.current_order() >= Order::Lost {
         return Ended::Silent;
     }
-    if attempt.current_order() == Order::Cancel {
-        // The store makes a cancel of it.
+    // It never starts under a lease that is in doubt, and that is not counted if the lease still held.
+    if attempt.holds_for(Instant::now(), Duration::ZERO).is_none() || attempt.current_order() == Order::Cancel {
+        // Where a cancel was asked, the store makes a cancel of it.
         return Ended::Released;
     }
     let job = attempt.job();

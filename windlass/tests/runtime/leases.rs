@@ -55,14 +55,15 @@ async fn l9_a_worker_that_cannot_confirm_its_lease_stops_the_handler() {
     until("the lease was given up", || async { starts.load(Ordering::SeqCst) == 2 }).await;
     faults.extend.store(0, Ordering::SeqCst);
     let job = setup.reaches(id, State::Completed).await;
-    assert_eq!((job.attempt, job.failures), (2, 1));
+    // The store answers settlements: the attempt is given back as interrupted, which is not counted (rule D6b).
+    assert_eq!((job.attempt, job.failures), (2, 0));
     let outcomes: Vec<_> = setup.client.attempts(id).await.expect("attempts").iter().map(|one| one.outcome).collect();
-    assert_eq!(outcomes, [Some(Outcome::Lost), Some(Outcome::Completed)]);
+    assert_eq!(outcomes, [Some(Outcome::Interrupted), Some(Outcome::Completed)]);
     running.stop().await;
 }
 
 #[tokio::test]
-async fn d6_an_outcome_whose_lease_ran_out_is_dropped_and_the_job_runs_again() {
+async fn d6_an_outcome_that_comes_too_late_is_refused_and_the_job_runs_again() {
     let (setup, faults) = real_time().faulty();
     let starts = Arc::new(AtomicUsize::new(0));
     let handler = async |_: Number, cx: Context<Arc<AtomicUsize>>| {
@@ -83,7 +84,8 @@ async fn d6_an_outcome_whose_lease_ran_out_is_dropped_and_the_job_runs_again() {
     faults.extend.store(0, Ordering::SeqCst);
     setup.reaches(id, State::Completed).await;
     let stopped = running.stop().await;
-    assert_eq!((stopped.dropped, stopped.settled), (1, 1));
+    // The first outcome was kept until the store answered that its lease was gone.
+    assert_eq!((stopped.dropped, stopped.settled), (0, 1));
 }
 
 #[tokio::test]

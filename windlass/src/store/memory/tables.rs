@@ -117,6 +117,8 @@ pub(super) struct Tables {
     pub(super) accepted: u64,
     pub(super) pruned: u64,
     pub(super) random: fastrand::Rng,
+    /// The moment that leases are compared with.
+    pub(super) fence: Timestamp,
     hints: Vec<Wake>,
 }
 
@@ -168,6 +170,7 @@ impl Tables {
             accepted: 0,
             pruned: 0,
             random: fastrand::Rng::new(),
+            fence: Timestamp::EPOCH,
             hints: Vec::new(),
         }
     }

@@ -6,6 +6,8 @@
 //!
 //! The same is done in SQL by the function `enqueue`, so the mask is of a kind that PostgreSQL can compute.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -85,8 +87,13 @@ impl Inner {
         self.id_key().draw()
     }
 
-    fn id_key(&self) -> &IdKey {
-        self.ids.get().expect("the key is read before the store is used")
+    pub(super) fn know_ids(&self, key: IdKey) {
+        *self.ids.write().expect("no panic while the key is locked") = Some(Arc::new(key));
+    }
+
+    fn id_key(&self) -> Arc<IdKey> {
+        let key = self.ids.read().expect("no panic while the key is locked");
+        Arc::clone(key.as_ref().expect("the key is read before the store is used"))
     }
 }
 

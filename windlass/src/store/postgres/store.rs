@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use super::PostgresStore;
 use super::fault::retrying;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -38,6 +38,7 @@ impl Store for PostgresStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        self.inner.give_back_unheard().await;
         retrying("claim jobs", || self.inner.claim(request)).await
     }
 
@@ -162,21 +163,15 @@ impl Store for PostgresStore {
     }
 
     async fn ready(&self) -> Result<()> {
-        let attempted = "see whether the store can be written to";
-        let is_writable = retrying(attempted, || async {
-            let link = self.inner.link().await?;
-            let rows = link.query(include_str!("sql/is_writable.sql"), &[]).await?;
-            Ok(rows[0].get("is_writable"))
-        });
-        if is_writable.await? {
-            return Ok(());
-        }
-        Err(Error::StoreUnavailable {
-            attempted: attempted.to_owned(),
-            problem: "the server is a standby, or told to be only read".to_owned(),
-            known: true,
-            source: None,
-        })
+        self.inner.ready().await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        retrying("look at the server's settings", || self.inner.durability()).await
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.inner.hosts.describe())
     }
 
     async fn check(&self) -> Result<Vec<String>> {

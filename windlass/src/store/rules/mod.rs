@@ -30,7 +30,7 @@ pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, KeptKey, LOOK_EVER
 pub use edges::{Edge, Edges};
 pub use ends::{expire, outlive, tell_completed, tell_ends};
 pub use insert::insert;
-pub use operate::{act_of, act_on, paused};
+pub use operate::{absence, act_of, act_on, paused};
 pub use schedules::{edit_schedule, fire};
 pub use set::{Entry, KeyUse, Missing, WorkingSet};
 pub use settle::{fence, settle};
