@@ -14,6 +14,7 @@
 
 mod changes;
 mod control;
+mod depth;
 mod edges;
 mod ends;
 mod insert;
