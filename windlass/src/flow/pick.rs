@@ -109,11 +109,14 @@ struct Key {
     strands: Vec<usize>,
     /// The one job of an ordered key that may go on.
     only: Option<i64>,
+    /// Whether it was not open before. Of two keys with the same turn one that comes back goes first, once.
+    is_back: bool,
     closed: Option<Look>,
 }
 
-/// The next job of a key as it stands among others: its order, its own place, its strand, its key.
-type Bid<'c> = Reverse<(Order, (i64, i64), usize, &'c str)>;
+/// The next job of a key as it stands among others: its order, whether its key was there before, its own place, its strand,
+/// its key.
+type Bid<'c> = Reverse<(Order, (bool, i64, i64), usize, &'c str)>;
 
 /// What is being picked from.
 struct Picking<'c> {
@@ -158,7 +161,9 @@ impl<'c> Picking<'c> {
             let gate = picking.gates.keys.entry(strand.key.clone()).or_default();
             let limit = control.of_key(&strand.key, gate);
             let key = picking.keys.entry(&strand.key);
-            key.or_insert_with(|| Key { limit, strands: Vec::new(), only: None, closed: None }).strands.push(place);
+            key.or_insert_with(|| Key { limit, strands: Vec::new(), only: None, is_back: false, closed: None })
+                .strands
+                .push(place);
             picking.gates.types.entry(strand.job_type.clone()).or_default();
             let mut heads = strand.heads.clone();
             heads.sort_by_key(|head| Reverse(picking.within_key(head)));
@@ -209,7 +214,8 @@ impl<'c> Picking<'c> {
             self.keys.iter().filter(|(_, key)| is_present(key)).map(|(name, _)| *name).collect();
         let lowest = present.iter().map(|name| self.gate(name).turn).min().unwrap_or(self.gates.queue.turn);
         self.gates.queue.turn = self.gates.queue.turn.max(lowest);
-        for name in self.keys.keys().filter(|name| !present.contains(*name)) {
+        for (name, key) in self.keys.iter_mut().filter(|(name, _)| !present.contains(*name)) {
+            key.is_back = true;
             let gate = self.gates.keys.get_mut(*name).expect("each strand's key has a gate");
             gate.turn = gate.turn.max(lowest);
         }
@@ -274,7 +280,8 @@ impl<'c> Picking<'c> {
         let strand = &self.strands[place];
         // Where keys are ordered, the next job may be one that is not wanted, or that its type keeps back.
         let may_go = strand.wanted && !self.closed_types.contains(&strand.job_type);
-        may_go.then(|| Reverse((self.order(name, &head), (self.place(&head), head.sequence), place, name)))
+        let was_there = self.control.fair && !self.keys[name].is_back;
+        may_go.then(|| Reverse((self.order(name, &head), (was_there, self.place(&head), head.sequence), place, name)))
     }
 
     fn order(&self, name: &str, head: &Head) -> Order {
