@@ -13,6 +13,7 @@
 //! reading are the store's own, and shortcuts for jobs without dependents, children or callbacks.
 
 mod changes;
+mod control;
 mod depth;
 mod edges;
 mod ends;
@@ -26,7 +27,8 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, KeptKey, LOOK_EVERY, ScheduleWrite, look_at};
+pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, GateHold, KeptKey, LOOK_EVERY, ScheduleWrite, look_at};
+pub use control::{controlled, touched};
 pub use edges::{Edge, Edges};
 pub use ends::{expire, outlive, tell_completed, tell_ends};
 pub use insert::insert;

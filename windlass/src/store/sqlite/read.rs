@@ -77,6 +77,7 @@ impl Transaction<'_> {
         if job.state == State::Scheduled {
             around.ahead = self.ahead_of(&entry)?;
         }
+        around.blocked = self.blocked(&entry)?;
         for worker in self.workers()? {
             worker.tell(job, &mut around);
         }

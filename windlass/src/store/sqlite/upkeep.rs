@@ -26,6 +26,7 @@ impl Transaction<'_> {
         let fired = self.fire_schedules(limit)?;
         let pruned = self.prune(&request.retention, limit)?;
         self.let_fall_due(limit)?;
+        self.forget_gates()?;
         self.give_space_back()?;
         let silent = self.now.minus(WORKER_LIVE).as_micros();
         self.statement(include_str!("sql/forget_workers.sql"))?.execute([silent])?;
