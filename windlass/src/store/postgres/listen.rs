@@ -160,7 +160,8 @@ async fn pass_on_until_cut(config: &ListenerConfig, store: &Weak<Inner>, client:
             // Its own notification has not come in time.
             Err(_) if asked => return,
             Err(_) => {
-                let said = timeout(TEST_WAIT, notify(client, &config.channel, &config.sender)).await;
+                let said =
+                    timeout(TEST_WAIT, notify(client, &config.channel, std::slice::from_ref(&config.sender))).await;
                 if !matches!(said, Ok(Ok(()))) {
                     return;
                 }
