@@ -326,7 +326,10 @@ mod tests {
         let url = std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a database");
         let schema = format!("link_{}", uuid::Uuid::new_v4().simple());
         let options = PostgresOptions::new(&url).and_then(|options| options.schema(&schema)).expect("valid");
-        PostgresStore::with(options.without_notifications()).await.expect("a store")
+        let mut options = options.without_notifications();
+        // As one that was taken from another: it then looks at nothing by itself, and each connection is a test's.
+        options.hosts = Some(Arc::new(Hosts::new(&options.reach)));
+        PostgresStore::with(options).await.expect("a store")
     }
 
     fn connections(store: &PostgresStore) -> usize {
