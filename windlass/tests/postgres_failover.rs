@@ -313,11 +313,17 @@ async fn d1_a_job_whose_lane_does_not_exist_is_found() {
 async fn d6b_a_claim_nobody_heard_of_is_given_back() {
     let schema = new_schema();
     let (store, database) = (open_in(&schema).await, database().await);
+    let worker = WorkerId::new("w").expect("a name");
+    let request = ClaimRequest::new(worker, QueueName::default(), 1);
+    // Every connection has prepared the statement, so that a claim is sent whole.
+    for _ in 0..8 {
+        enqueue_in(&store, new_job()).await;
+        let claimed = store.claim(&request).await.expect("claim").remove(0);
+        store.settle(&[claimed.lease.complete(None)]).await.expect("settle");
+    }
     let id = enqueue_in(&store, new_job().max_attempts(1)).await;
     // The claim is granted only after its caller has stopped waiting.
     database.batch_execute(&format!("begin; lock table {schema}.leased in exclusive mode")).await.expect("a lock");
-    let worker = WorkerId::new("w").expect("a name");
-    let request = ClaimRequest::new(worker, QueueName::default(), 1);
     let claimed = tokio::time::timeout(Duration::from_millis(500), store.claim(&request)).await;
     assert!(claimed.is_err(), "it waits for the lock");
     database.batch_execute("commit").await.expect("the lock is free");

@@ -65,6 +65,11 @@ pub enum Because {
         #[schema(value_type = String, format = DateTime)]
         deadline: Timestamp,
     },
+    /// Its row is damaged: the claim that meets it will dead-letter it.
+    Damaged {
+        /// What cannot be read.
+        damage: String,
+    },
     /// Its queue is paused.
     Paused {
         /// The queue.
@@ -138,6 +143,7 @@ impl From<&StoredWhy> for Because {
                 Because::Ended { state: *state, because: because.as_ref().map(Reason::from) }
             }
             StoredWhy::LifetimeOver { deadline } => Because::LifetimeOver { deadline: *deadline },
+            StoredWhy::Damaged { damage } => Because::Damaged { damage: damage.clone() },
             StoredWhy::Paused { queue } => Because::Paused { queue: queue.to_string() },
             StoredWhy::DelayedUntil { run_at } => Because::DelayedUntil { run_at: *run_at },
             StoredWhy::BackingOffUntil { run_at } => Because::BackingOffUntil { run_at: *run_at },
@@ -164,6 +170,7 @@ impl Because {
                 StoredWhy::Ended { state, because: because.map(windlass::job::Reason::from) }
             }
             Because::LifetimeOver { deadline } => StoredWhy::LifetimeOver { deadline },
+            Because::Damaged { damage } => StoredWhy::Damaged { damage },
             Because::Paused { queue } => StoredWhy::Paused { queue: QueueName::new(queue)? },
             Because::DelayedUntil { run_at } => StoredWhy::DelayedUntil { run_at },
             Because::BackingOffUntil { run_at } => StoredWhy::BackingOffUntil { run_at },
