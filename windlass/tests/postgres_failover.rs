@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use windlass::job::Limits;
-use windlass::store::{PostgresStore, Store};
+use windlass::job::{Limits, WorkerId};
+use windlass::store::{ClaimRequest, PostgresOptions, PostgresStore, Store};
 use windlass::workflow::Submission;
-use windlass::{JobId, NewJob, Payload, Policies};
+use windlass::{Client, Context, JobId, JobRecord, NewJob, Payload, Policies, QueueName, State, Worker};
 
 /// How long after a promotion calls may take to get through.
 const BACK_MAX: Duration = Duration::from_secs(5);
@@ -182,4 +182,163 @@ async fn a_store_whose_writes_wait_is_not_ready_and_says_where() {
         assert!(begun.elapsed() < Duration::from_secs(20), "it becomes ready again");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Stops a server for longer than the leases of running jobs; gives the jobs at their end.
+async fn jobs_that_a_stopped_server_served(hold: Duration) -> Vec<JobRecord> {
+    const JOBS: usize = 50;
+    let pair = Pair::start();
+    let client = Client::with_store(pair.open().await);
+    let started = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&started);
+    let worker = Worker::new(&client).queue("default", JOBS).lease_time(Duration::from_secs(2)).hold(hold);
+    let worker = worker.handle_raw("test", move |_: Payload, _: Context| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async {
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            Ok(())
+        }
+    });
+    let running = worker.start().await.expect("start");
+    let spec = NewJob::new("test", Payload::default()).max_attempts(1);
+    let spec = spec.check(&Limits::default(), &Policies::default()).expect("valid");
+    let submission = Submission::new(vec![spec; JOBS]).expect("valid");
+    let ids: Vec<JobId> =
+        client.store().insert(submission).await.expect("insert").jobs.iter().map(|job| job.id).collect();
+    while started.load(Ordering::SeqCst) < JOBS {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Upkeep has come by since, so that the server is known to have been there.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    pair.signal("a", "STOP");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    pair.signal("a", "CONT");
+    let mut ended = Vec::new();
+    for id in ids {
+        let end = tokio::time::timeout(Duration::from_secs(90), client.wait(id)).await.expect("it ends");
+        ended.push(end.expect("the end"));
+    }
+    running.stop().await;
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d6b_a_server_that_was_stopped_costs_no_attempt() {
+    for job in jobs_that_a_stopped_server_served(Duration::ZERO).await {
+        assert_eq!((job.state, job.failures, job.lost), (State::Completed, 0, 0), "{job:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d6b_with_a_hold_a_server_that_was_stopped_interrupts_nobody() {
+    for job in jobs_that_a_stopped_server_served(Duration::from_secs(30)).await {
+        assert_eq!((job.state, job.attempt, job.lost), (State::Completed, 1, 0), "{job:?}");
+    }
+}
+
+/// A schema of its own in the database that `WINDLASS_TEST_POSTGRES` names, which is one server and no pair.
+fn new_schema() -> String {
+    format!("test_{}", uuid::Uuid::new_v4().simple())
+}
+
+fn test_url() -> String {
+    std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database")
+}
+
+async fn open_in(schema: &str) -> PostgresStore {
+    let options = PostgresOptions::new(&test_url()).and_then(|options| options.schema(schema)).expect("valid");
+    PostgresStore::with(options).await.expect("the test database")
+}
+
+async fn database() -> tokio_postgres::Client {
+    let (client, connection) =
+        tokio_postgres::connect(&test_url(), tokio_postgres::NoTls).await.expect("the test database");
+    tokio::spawn(connection);
+    client
+}
+
+fn new_job() -> NewJob {
+    NewJob::new("test", Payload::default())
+}
+
+fn together(jobs: Vec<NewJob>) -> Submission {
+    let checked = jobs.into_iter().map(|job| job.check(&Limits::default(), &Policies::default()).expect("valid"));
+    Submission::new(checked.collect()).expect("valid")
+}
+
+async fn enqueue_in(store: &PostgresStore, job: NewJob) -> JobId {
+    store.insert(together(vec![job])).await.expect("insert").jobs[0].id
+}
+
+/// Submissions that are stored by each of the statements, and by the rules.
+fn submissions() -> Vec<(&'static str, Submission)> {
+    let typed = |name: &str| NewJob::new(name, Payload::default());
+    // Its standard lifetime counts from then, which the statements do not know.
+    let later = new_job().run_at(windlass::Timestamp::from_micros(4_102_444_800_000_000));
+    vec![
+        ("one", together(vec![new_job()])),
+        ("alike", together(vec![new_job(), new_job()])),
+        ("several lanes", together(vec![new_job(), typed("other")])),
+        ("a key", together(vec![new_job().idempotency_key(uuid::Uuid::new_v4().to_string())])),
+        ("the rules", together(vec![later])),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_no_job_is_stored_in_a_lane_that_a_failover_lost() {
+    let schema = new_schema();
+    let (store, database) = (open_in(&schema).await, database().await);
+    for (name, submission) in submissions() {
+        store.insert(submission.clone()).await.expect(name);
+        // What is left when the standby had not heard of the queue yet.
+        let lost =
+            ["ready", "job", "event", "key", "lane", "queue"].map(|table| format!("delete from {schema}.{table};"));
+        database.batch_execute(&lost.concat()).await.expect(name);
+        store.insert(submission).await.expect(name);
+        assert_eq!(store.check().await.expect(name), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d1_a_job_whose_lane_does_not_exist_is_found() {
+    let schema = new_schema();
+    let (store, database) = (open_in(&schema).await, database().await);
+    let id = enqueue_in(&store, new_job()).await;
+    database.batch_execute(&format!("delete from {schema}.lane")).await.expect("delete");
+    let found = store.check().await.expect("check").join("\n");
+    assert!(found.contains(&format!("job {id}: its lane")), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d6b_a_claim_nobody_heard_of_is_given_back() {
+    let schema = new_schema();
+    let (store, database) = (open_in(&schema).await, database().await);
+    let worker = WorkerId::new("w").expect("a name");
+    let request = ClaimRequest::new(worker, QueueName::default(), 1);
+    // Every connection has prepared the statement, so that a claim is sent whole.
+    for _ in 0..8 {
+        enqueue_in(&store, new_job()).await;
+        let claimed = store.claim(&request).await.expect("claim").remove(0);
+        store.settle(&[claimed.lease.complete(None)]).await.expect("settle");
+    }
+    let id = enqueue_in(&store, new_job().max_attempts(1)).await;
+    // The claim is granted only after its caller has stopped waiting.
+    database.batch_execute(&format!("begin; lock table {schema}.leased in exclusive mode")).await.expect("a lock");
+    let claimed = tokio::time::timeout(Duration::from_millis(500), store.claim(&request)).await;
+    assert!(claimed.is_err(), "it waits for the lock");
+    database.batch_execute("commit").await.expect("the lock is free");
+    let begun = std::time::Instant::now();
+    let claimed = loop {
+        match store.claim(&request).await.expect("claim").pop() {
+            Some(claimed) => break claimed,
+            None => assert!(begun.elapsed() < Duration::from_secs(30), "the job stands still"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!((claimed.job.id, claimed.job.attempt, claimed.job.failures), (id, 2, 0));
+    assert!(begun.elapsed() < Duration::from_secs(20), "long before the lease of five minutes ends");
+    store.settle(&[claimed.lease.complete(None)]).await.expect("settle");
+    let found = store.find(&[id]).await.expect("find").remove(0);
+    assert_eq!(found.map(|job| job.state), Some(State::Completed));
+    assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Inner;
 use super::fault::{Fault, retrying};
+use super::turns::Caller;
 use crate::store::answer::Durability;
 
 /// How often a store looks whether the settings have changed.
@@ -53,7 +54,7 @@ impl Settings<'_> {
 
 impl Inner {
     pub(super) async fn durability(&self) -> Result<Durability, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let rows = link.query(include_str!("sql/get_durability.sql"), &[]).await?;
         let row = rows.first().ok_or_else(|| super::job_rows::corrupt("no answer"))?;
         let settings = Settings {

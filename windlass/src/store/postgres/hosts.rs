@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::config::TargetSessionAttrs;
@@ -21,6 +21,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls, SimpleQueryMessage};
 
 use super::config::Reach;
 use super::fault::problem;
+use super::listen::{NOTIFICATIONS_KEPT, Notifications};
 use super::tls::Tls;
 
 /// How long the host of the last connection is asked alone.
@@ -74,7 +75,7 @@ impl Identity {
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) task: JoinHandle<()>,
-    pub(super) notifications: mpsc::UnboundedReceiver<String>,
+    pub(super) notifications: Notifications,
     /// Set when the server gave up waiting for its standby: what it called a success may be lost.
     pub(super) unsure: Arc<AtomicBool>,
     /// The generation that the connection belongs to.
@@ -309,7 +310,7 @@ impl Hosts {
 
     async fn open(&self, place: usize) -> Result<Connected, Unreachable> {
         let config = &self.hosts[place].config;
-        let (tell, notifications) = mpsc::unbounded_channel();
+        let (tell, notifications) = broadcast::channel(NOTIFICATIONS_KEPT);
         let heard = Heard {
             tell,
             unsure: Arc::default(),
@@ -357,7 +358,7 @@ fn together(mut problems: Vec<Unreachable>) -> Unreachable {
 
 /// Where what a connection hears goes, and what ends it.
 struct Heard {
-    tell: mpsc::UnboundedSender<String>,
+    tell: broadcast::Sender<String>,
     unsure: Arc<AtomicBool>,
     newest: watch::Receiver<u64>,
     own: Arc<AtomicU64>,

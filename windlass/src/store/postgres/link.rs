@@ -18,13 +18,17 @@ use super::driver_row::Row;
 use super::fault::Fault;
 use super::hosts::Hosts;
 use super::pool::{Connection, Object, Pool};
+use super::turns::Held;
 
 /// The settings of the store's own connections for one transaction: behind a pooler, what is set for a session would be left
 /// to other clients.
 const BEGIN_POOLED: &str = "begin; set local search_path = pg_catalog, pg_temp; set local enable_seqscan = off; set local enable_mergejoin = off;
      set local enable_hashjoin = off; set local enable_bitmapscan = off; set local enable_indexonlyscan = off;
-     set local enable_material = off; set local jit = off; set local statement_timeout = '60s';
-     set local lock_timeout = '20s'; set local idle_in_transaction_session_timeout = '60s'";
+     set local enable_material = off; set local jit = off;
+     select set_config(t.name, t.most, true)
+     from (values ('statement_timeout', '60s'), ('lock_timeout', '20s'), ('idle_in_transaction_session_timeout', '60s'))
+         as t (name, most)
+     where not current_setting(t.name)::interval between interval '1us' and t.most::interval";
 
 /// How long a call of the hot path may take in all; its outcome is then unknown.
 pub(super) const HOT_MAX: Duration = Duration::from_secs(30);
@@ -106,6 +110,8 @@ struct Own {
     /// When the call is given up.
     until: Instant,
     limit: Duration,
+    /// Given back with the connection.
+    _held: Held,
 }
 
 impl Own {
@@ -154,11 +160,12 @@ pub(super) async fn own(
     hosts: &Arc<Hosts>,
     schema: &Arc<str>,
     types: &Option<Arc<Types>>,
+    held: Held,
     limit: Duration,
 ) -> Result<Link<'static>, Fault> {
     let until = Instant::now() + limit;
     let object = Some(Box::new(pool.get().await?));
-    let own = Own { object, open: AtomicBool::new(false), hosts: Arc::clone(hosts), until, limit };
+    let own = Own { object, open: AtomicBool::new(false), hosts: Arc::clone(hosts), until, limit, _held: held };
     Ok(Link { way: Way::Own(own), schema: Arc::clone(schema), types: types.clone() })
 }
 
@@ -276,6 +283,19 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
+    /// Begins a transaction of which all statements see the same. Said at once, because nothing may be asked before.
+    pub(super) async fn begin_snapshot(&mut self) -> std::result::Result<(), Fault> {
+        const SNAPSHOT: &str = "begin isolation level repeatable read";
+        if let Way::Own(_) = &self.way {
+            self.mark_open();
+            match self.types.is_some() {
+                true => self.batch(&BEGIN_POOLED.replacen("begin", SNAPSHOT, 1)).await?,
+                false => self.batch(SNAPSHOT).await?,
+            }
+        }
+        Ok(())
+    }
+
     pub(super) async fn commit(&mut self) -> std::result::Result<(), Fault> {
         if let Way::Own(_) = &self.way {
             self.batch("commit").await?;
@@ -319,6 +339,7 @@ impl Drop for Link<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::turns::Caller;
     use super::super::{PostgresOptions, PostgresStore};
     use super::*;
 
@@ -326,7 +347,10 @@ mod tests {
         let url = std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a database");
         let schema = format!("link_{}", uuid::Uuid::new_v4().simple());
         let options = PostgresOptions::new(&url).and_then(|options| options.schema(&schema)).expect("valid");
-        PostgresStore::with(options.without_notifications()).await.expect("a store")
+        let mut options = options.without_notifications();
+        // As one that was taken from another: it then looks at nothing by itself, and each connection is a test's.
+        options.hosts = Some(Arc::new(Hosts::new(&options.reach)));
+        PostgresStore::with(options).await.expect("a store")
     }
 
     fn connections(store: &PostgresStore) -> usize {
@@ -337,7 +361,7 @@ mod tests {
     async fn d6_a_call_ends_and_its_connection_is_not_used_again() {
         let store = store().await;
         let begun = Instant::now();
-        let link = store.inner.link_for(Duration::from_secs(3)).await.expect("a connection");
+        let link = store.inner.link_for(Caller::Worker, Duration::from_secs(3)).await.expect("a connection");
         let error = link.query("select pg_sleep(8)", &[]).await.err().expect("no answer in time");
         assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
         drop(link);
@@ -349,25 +373,25 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn d6_a_connection_whose_call_was_given_up_is_not_used_again() {
         let store = store().await;
-        let link = store.inner.link().await.expect("a connection");
+        let link = store.inner.link(Caller::Worker).await.expect("a connection");
         let call = timeout(Duration::from_millis(50), link.query("select pg_sleep(5)", &[])).await;
         assert!(call.is_err(), "it sleeps");
         drop(link);
         assert_eq!(connections(&store), 0);
-        drop(store.inner.link().await.expect("another"));
+        drop(store.inner.link(Caller::Worker).await.expect("another"));
         assert_eq!(connections(&store), 1, "one that owes nothing is kept");
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn d6_a_connection_to_a_server_that_is_only_read_is_not_used_again() {
         let store = store().await;
-        let link = store.inner.link().await.expect("a connection");
+        let link = store.inner.link(Caller::Worker).await.expect("a connection");
         link.batch("set default_transaction_read_only = on").await.expect("a setting");
         let error = link.execute("delete from windlass.event", &[]).await.expect_err("only read").into_error("write");
         assert!(error.outcome_is_known(), "{error}");
         drop(link);
         assert_eq!(connections(&store), 0);
-        let link = store.inner.link().await.expect("another");
+        let link = store.inner.link(Caller::Worker).await.expect("another");
         link.execute("delete from windlass.event", &[]).await.expect("a fresh one writes");
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::Client;
@@ -58,7 +58,10 @@ pub(super) fn hint(text: &str) -> Option<Wake> {
     }
 }
 
-pub(super) type Notifications = mpsc::UnboundedReceiver<String>;
+/// How many notifications wait to be passed on; of more the oldest are lost, as hints may be. Each has at most 8,000 bytes.
+pub(super) const NOTIFICATIONS_KEPT: usize = 1024;
+
+pub(super) type Notifications = broadcast::Receiver<String>;
 
 /// A connection to the primary, the notifications it receives, and the task that drives it.
 pub(super) async fn open(config: &ListenerConfig) -> Result<(Client, Notifications, JoinHandle<()>), Unreachable> {
@@ -117,12 +120,13 @@ async fn test(
     let own_notification = async {
         client.batch_execute(&format!("listen {}", config.channel)).await?;
         notify(client, &config.channel, std::slice::from_ref(&config.sender)).await?;
-        while let Some(text) = heard.recv().await {
-            if text == config.sender {
-                return Ok(Tested::Heard);
+        loop {
+            match heard.recv().await {
+                Ok(text) if text == config.sender => return Ok(Tested::Heard),
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return Ok(Tested::Cut),
             }
         }
-        Ok(Tested::Cut)
     };
     timeout(TEST_WAIT, own_notification).await.unwrap_or(Ok(Tested::Silent))
 }
@@ -148,8 +152,11 @@ async fn pass_on_until_cut(config: &ListenerConfig, store: &Weak<Inner>, client:
     let mut asked = false;
     while store.strong_count() > 0 {
         match timeout_at(test_at.min(Instant::now() + TICK), heard.recv()).await {
-            Ok(None) => return,
-            Ok(Some(text)) => {
+            Ok(Err(RecvError::Closed)) => return,
+            Ok(Err(RecvError::Lagged(lost))) => {
+                tracing::debug!(lost, "more notifications came than could be passed on; jobs are found by polling");
+            }
+            Ok(Ok(text)) => {
                 let Some(store) = store.upgrade() else { return };
                 if text == config.sender {
                     (test_at, asked) = (Instant::now() + TEST_EVERY, false);
@@ -179,5 +186,31 @@ fn pass_on(store: &Arc<Inner>, own: &str, text: &str) {
     for hint in parts.filter_map(hint) {
         // It is no error if nothing in this process waits for hints.
         let _ = store.wakes.send(hint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::broadcast::error::TryRecvError;
+
+    use super::*;
+
+    #[test]
+    fn l21_a_flood_of_notifications_is_bounded() {
+        let (tell, mut heard) = broadcast::channel(NOTIFICATIONS_KEPT);
+        for number in 0..10_000 {
+            let _ = tell.send(format!("sender s{number}"));
+        }
+        assert_eq!(tell.len(), NOTIFICATIONS_KEPT);
+        assert!(matches!(heard.try_recv(), Err(TryRecvError::Lagged(_))), "the oldest are lost");
+        assert_eq!(heard.try_recv().expect("the next one"), "sender s8976");
+    }
+
+    #[test]
+    fn words_that_mean_nothing_are_passed_over() {
+        for words in ["", "x", "s", "sa b", "c", "cnot-an-id", "é", "\u{0}"] {
+            assert_eq!(hint(words), None, "{words:?}");
+        }
+        assert_eq!(hint("smail"), Some(Wake::Scheduled(QueueName::new("mail").expect("a name"))));
     }
 }

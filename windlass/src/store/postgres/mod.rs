@@ -45,6 +45,7 @@ mod store;
 mod tls;
 mod tokens;
 mod transaction;
+mod turns;
 mod unheard;
 mod upkeep;
 mod upkeep_progress;
@@ -52,7 +53,7 @@ mod working;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
@@ -66,6 +67,7 @@ use self::lanes::Lanes;
 use self::link::Link;
 pub use self::migrate::SCHEMA_VERSION;
 use self::pool::Pool;
+use self::turns::{Caller, Turns};
 use self::upkeep_progress::UpkeepProgress;
 use super::answer::Wake;
 use crate::clock::Clock;
@@ -85,6 +87,8 @@ pub struct PostgresStore {
 struct Inner {
     pool: Pool,
     hosts: Arc<Hosts>,
+    /// Which callers may hold how many connections of the pool.
+    turns: Turns,
     schema: Arc<str>,
     /// The types of parameters, where statements may not be prepared.
     types: Option<Arc<link::Types>>,
@@ -93,8 +97,8 @@ struct Inner {
     clock: Option<Arc<dyn Clock>>,
     /// The newest server whose data this process remembers something of.
     epoch: AtomicU64,
-    /// Read once the schema is there, and again with another server.
-    ids: RwLock<Option<Arc<IdKey>>>,
+    /// Read once the schema is there.
+    ids: OnceLock<IdKey>,
     lanes: Lanes,
     cursors: ClaimCursors,
     progress: UpkeepProgress,
@@ -128,15 +132,17 @@ impl PostgresStore {
         let notifier = Some(notifier).filter(|_| options.listen);
         let types = pooled.then(Arc::default);
         let clock = options.clock.clone();
+        let turns = Turns::new(options.connections, options.wait);
         let inner = Arc::new(Inner {
             pool,
             hosts,
+            turns,
             schema,
             types,
             slow_path_lock,
             clock,
             epoch: AtomicU64::new(0),
-            ids: RwLock::default(),
+            ids: OnceLock::new(),
             lanes: Lanes::default(),
             cursors: ClaimCursors::default(),
             progress: UpkeepProgress::default(),
@@ -146,13 +152,13 @@ impl PostgresStore {
             notifier,
         });
         let opened = async {
-            let mut link = inner.any_link(link::MIGRATION_MAX).await?;
+            let mut link = inner.any_link(Caller::Worker, link::MIGRATION_MAX).await?;
             match options.migrate {
                 // Migrations have a lock of their own.
                 true => migrate::migrate(&mut link, &inner.schema, !slow_path_lock).await?,
                 false => migrate::check(&link, &inner.schema).await?,
             }
-            inner.know_ids(IdKey::read(&link).await?);
+            let _ = inner.ids.set(IdKey::read(&link).await?);
             inner.epoch.store(link.epoch(), Ordering::SeqCst);
             Ok::<(), Fault>(())
         };
@@ -203,7 +209,7 @@ impl PostgresStore {
 
     /// Removes the schema and everything in it, for tests.
     pub async fn drop_schema(&self) -> Result<()> {
-        let link = self.inner.link().await.map_err(|fault| fault.into_error("drop the schema"))?;
+        let link = self.inner.link(Caller::Worker).await.map_err(|fault| fault.into_error("drop the schema"))?;
         let statement = format!("drop schema {} cascade", self.inner.schema);
         link.batch(&statement).await.map_err(|fault| fault.into_error("drop the schema"))
     }
@@ -241,27 +247,31 @@ fn lock_number(schema: &str) -> i64 {
 }
 
 impl Inner {
-    /// A connection for a call of the hot path.
-    async fn link(&self) -> Result<Link<'static>, Fault> {
-        self.link_for(link::HOT_MAX).await
+    /// A connection for this caller, in its turn, for a call of the hot path.
+    async fn link(&self, caller: Caller) -> Result<Link<'static>, Fault> {
+        self.link_for(caller, link::HOT_MAX).await
     }
 
     /// A connection for a call that may take so long in all.
-    async fn link_for(&self, limit: Duration) -> Result<Link<'static>, Fault> {
-        let link = self.any_link(limit).await?;
+    async fn link_for(&self, caller: Caller, limit: Duration) -> Result<Link<'static>, Fault> {
+        let link = self.any_link(caller, limit).await?;
         if link.epoch() > self.epoch.load(Ordering::SeqCst) {
             self.forget(&link).await?;
         }
         Ok(link)
     }
 
-    async fn any_link(&self, limit: Duration) -> Result<Link<'static>, Fault> {
-        link::own(&self.pool, &self.hosts, &self.schema, &self.types, limit).await
+    async fn any_link(&self, caller: Caller, limit: Duration) -> Result<Link<'static>, Fault> {
+        let held = self.turns.take(caller).await?;
+        link::own(&self.pool, &self.hosts, &self.schema, &self.types, held, limit).await
     }
 
     /// Drops what was remembered of another server's data, before any statement runs on this one.
     async fn forget(&self, link: &Link<'_>) -> Result<(), Fault> {
-        self.know_ids(IdKey::read(link).await?);
+        if !self.has_key(&IdKey::read(link).await?) {
+            let problem = "the store behind this URL is another one now: start this program again";
+            return Err(Error::store("use another server", problem).into());
+        }
         self.lanes.forget();
         self.cursors.forget();
         self.progress.forget();
@@ -269,8 +279,8 @@ impl Inner {
         Ok(())
     }
 
-    async fn transaction(self: &Arc<Self>) -> Result<transaction::Transaction<'static>, Fault> {
-        transaction::Transaction::begin(self.link_for(link::SLOW_MAX).await?, Arc::clone(self)).await
+    async fn transaction(self: &Arc<Self>, caller: Caller) -> Result<transaction::Transaction<'static>, Fault> {
+        transaction::Transaction::begin(self.link_for(caller, link::SLOW_MAX).await?, Arc::clone(self)).await
     }
 
     /// The time of a clock that was put in place of the database's.
@@ -310,5 +320,20 @@ impl Inner {
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore").field("schema", &self.inner.schema).finish_non_exhaustive()
+    }
+}
+
+/// Reads the words of a notification, for the fuzzers.
+#[cfg(fuzzing)]
+pub(super) fn read_notification(text: &str) {
+    text.split(' ').for_each(|word| drop(listen::hint(word)));
+}
+
+/// Reads bytes as the texts that rows hold, for the fuzzers.
+#[cfg(fuzzing)]
+pub(super) fn read_columns(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = job_rows::failure_record(Some(text), None);
+        let _ = schedules::read(text);
     }
 }

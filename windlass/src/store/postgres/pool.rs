@@ -21,11 +21,15 @@ pub(super) type PoolError = managed::PoolError<Unreachable>;
 /// The store's own connections plan for tables that are empty at one moment and full at the next: index scans always,
 /// one plan for all parameters, and nothing compiled. Statements are short, so a long one is stuck. So are the pauses
 /// between those of a transaction: a program that is stopped in the middle of one would keep its turn from all others.
+/// A shorter time that the administrator set for the role or the database stays.
 /// The search path leaves out every schema in which another role could plant a function of the name of one that is called.
 const SETTINGS: &str = "set search_path = pg_catalog, pg_temp; set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
      set enable_hashjoin = off; set enable_bitmapscan = off; set enable_indexonlyscan = off;
-     set enable_material = off; set jit = off; set statement_timeout = '60s'; set lock_timeout = '20s';
-     set idle_in_transaction_session_timeout = '5s'; set client_min_messages = warning;";
+     set enable_material = off; set jit = off; set client_min_messages = warning;
+     select set_config(t.name, t.most, false)
+     from (values ('statement_timeout', '60s'), ('lock_timeout', '20s'), ('idle_in_transaction_session_timeout', '5s'))
+         as t (name, most)
+     where not current_setting(t.name)::interval between interval '1us' and t.most::interval;";
 /// How long the settings may take: a server that just answered is quick, or is no longer there.
 const SETTINGS_WAIT: Duration = Duration::from_secs(3);
 

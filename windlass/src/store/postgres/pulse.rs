@@ -10,6 +10,7 @@ use super::fault::Fault;
 use super::job_rows::{micros, time};
 use super::link::Link;
 use super::transaction::Transaction;
+use super::turns::Caller;
 use crate::clock::{AWAY_AFTER, BEAT_EVERY, LAPSING, Pulse};
 use crate::store::rules;
 use crate::time::Timestamp;
@@ -25,7 +26,7 @@ impl Inner {
         if !self.minds_absences() {
             return Ok(());
         }
-        let link = self.link().await?;
+        let link = self.link(Caller::Worker).await?;
         let (time, every, away) = (self.given_time(), micros(BEAT_EVERY), micros(AWAY_AFTER));
         let rows = link.query(include_str!("sql/beat.sql"), &[&time, &every, &away]).await?;
         drop(link);
@@ -34,7 +35,7 @@ impl Inner {
         if pulse.at > Timestamp::EPOCH && !pulse.is_away(now) {
             return Ok(());
         }
-        let mut tx = self.transaction().await?;
+        let mut tx = self.transaction(Caller::Worker).await?;
         let beaten = tx.beat().await;
         tx.finish(beaten).await
     }

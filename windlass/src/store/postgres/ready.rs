@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Inner;
 use super::fault::retrying;
 use super::link::SLOW_MAX;
+use super::turns::Caller;
 use crate::error::{Error, Result};
 
 /// Writes that wait longer than this are as good as none.
@@ -67,7 +68,7 @@ impl Inner {
 
     /// Commits something that nobody reads.
     async fn write_nothing(&self) -> std::result::Result<(), super::fault::Fault> {
-        let link = self.link_for(SLOW_MAX).await?;
+        let link = self.link_for(Caller::Worker, SLOW_MAX).await?;
         let rows = link.query(include_str!("sql/is_writable.sql"), &[]).await?;
         if !rows[0].get::<_, bool>("is_writable") {
             let problem = format!("{} is a standby, or told to be only read", self.hosts.describe());

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::Inner;
 use super::fault::Fault;
-use super::{Inner, tokens};
+use super::turns::Caller;
 use crate::error::Result;
 use crate::job::{JobId, Lease};
 
@@ -93,7 +94,7 @@ impl Inner {
 
     async fn give_back(self: &Arc<Self>, commons: &[Uuid]) -> Result<usize> {
         let failed = |fault: Fault| fault.into_error("give back jobs");
-        let link = self.link().await.map_err(failed)?;
+        let link = self.link(Caller::Worker).await.map_err(failed)?;
         let rows = link.query(include_str!("sql/list_leased_by.sql"), &[&commons]).await.map_err(failed)?;
         drop(link);
         let tokens = |row: &super::driver_row::Row| (row.get("seq"), row.get("token"), row.get("id"));
@@ -102,7 +103,7 @@ impl Inner {
         let jobs = self.find(&ids).await.map_err(failed)?;
         // They never started, so this is not counted.
         let release = |(job, (seq, token, _)): (Option<_>, &(i64, Uuid, Uuid))| {
-            Some(Lease::granted(&job?, tokens::of(*seq, *token)).release())
+            Some(Lease::granted(&job?, self.tokens().token(*seq, *token)).release())
         };
         let releases: Vec<_> = jobs.into_iter().zip(&leased).filter_map(release).collect();
         if !releases.is_empty() {
