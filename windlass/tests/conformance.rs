@@ -23,6 +23,8 @@ fn subjects() -> Vec<Arc<dyn Subject>> {
         Arc::new(Postgres),
         #[cfg(feature = "sqlite")]
         Arc::new(sqlite::Sqlite::default()),
+        #[cfg(all(feature = "sqlite", feature = "encryption"))]
+        Arc::new(Encrypted(sqlite::Sqlite::default())),
     ]
 }
 
@@ -84,6 +86,25 @@ impl Subject for Postgres {
         let schema = format!("case_{}", uuid::Uuid::new_v4().simple());
         let options = PostgresOptions::new(&url).and_then(|options| options.schema(schema)).expect("valid options");
         Arc::new(PostgresStore::with(options.clock(clock)).await.expect("the test database should be there"))
+    }
+}
+
+/// Files in which payloads, results and checkpoints are ciphertext.
+#[cfg(all(feature = "sqlite", feature = "encryption"))]
+#[derive(Debug)]
+struct Encrypted(sqlite::Sqlite);
+
+#[cfg(all(feature = "sqlite", feature = "encryption"))]
+#[async_trait::async_trait]
+impl Subject for Encrypted {
+    fn name(&self) -> &'static str {
+        "encrypted"
+    }
+
+    async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
+        use windlass::store::{Keyring, Sealed};
+        let key = Keyring::new_key("case").and_then(|key| Keyring::parse(&key)).expect("a key");
+        Arc::new(Sealed::new(self.0.fresh(clock).await, key))
     }
 }
 

@@ -104,6 +104,7 @@ fn related(job: &JobRecord, lines: &mut Lines) {
     lines.maybe("workflow", job.workflow_id.map(|id| id.to_string()));
     lines.maybe("schedule", job.firing.as_ref().map(|firing| format!("{} for {}", firing.schedule, firing.slot)));
     lines.maybe("spawned by", job.spawned_by.map(|id| id.to_string()));
+    lines.maybe("submitted by", job.spec.options.submitted_by.as_deref().map(clean_lines));
     lines.maybe("clone of", job.spec.options.cloned_from.map(|id| id.to_string()));
     for dependency in &job.spec.depends_on {
         if let DependsOn::Job(id) = dependency.on {

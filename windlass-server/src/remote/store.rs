@@ -104,6 +104,11 @@ impl Store for HttpStore {
         Ok(answers)
     }
 
+    async fn own(&self, owner: &str) -> Result<()> {
+        let owner = wire::Owner { owner: owner.to_owned() };
+        self.write("mark the store", Method::POST, &["owner"]).json(&owner)?.done().await
+    }
+
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
         if !self.asks_for_upkeep {
             return Ok(UpkeepReport::default());
@@ -343,7 +348,7 @@ impl Store for HttpStore {
 
     /// A client of its own: one that was made on another runtime stops when that one is blocked.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
-        let own = HttpStore::connect(self.url(), self.inner.token.clone())?;
+        let own = HttpStore::connect_with(self.url(), self.inner.token.clone(), self.inner.tls.clone())?;
         Ok(Some(Arc::new(own)))
     }
 

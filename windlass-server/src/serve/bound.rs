@@ -161,6 +161,11 @@ impl Layer for Bound {
         self.inner.insert(submission).await
     }
 
+    async fn own(&self, owner: &str) -> Result<()> {
+        self.whole("marks")?;
+        self.inner.own(owner).await
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         for (queue, _) in &request.queues {
             if queue.as_str().starts_with(SYSTEM) && !self.bounds.queues.contains(queue) {

@@ -65,6 +65,11 @@ pub enum Because {
         #[schema(value_type = String, format = DateTime)]
         deadline: Timestamp,
     },
+    /// Its row is damaged: the claim that meets it will dead-letter it.
+    Damaged {
+        /// What cannot be read.
+        damage: String,
+    },
     /// Its queue is paused.
     Paused {
         /// The queue.
@@ -151,6 +156,7 @@ impl From<&StoredWhy> for Because {
                 Because::Ended { state: *state, because: because.as_ref().map(Reason::from) }
             }
             StoredWhy::LifetimeOver { deadline } => Because::LifetimeOver { deadline: *deadline },
+            StoredWhy::Damaged { damage } => Because::Damaged { damage: damage.clone() },
             StoredWhy::Paused { queue } => Because::Paused { queue: queue.to_string() },
             StoredWhy::Blocked { gate, by, words, until } => {
                 Because::Blocked { gate: gate.clone(), by: by.clone(), words: words.clone(), until: *until }
@@ -180,6 +186,7 @@ impl Because {
                 StoredWhy::Ended { state, because: because.map(windlass::job::Reason::from) }
             }
             Because::LifetimeOver { deadline } => StoredWhy::LifetimeOver { deadline },
+            Because::Damaged { damage } => StoredWhy::Damaged { damage },
             Because::Paused { queue } => StoredWhy::Paused { queue: QueueName::new(queue)? },
             Because::Blocked { gate, by, words, until } => StoredWhy::Blocked { gate, by, words, until },
             Because::DelayedUntil { run_at } => StoredWhy::DelayedUntil { run_at },

@@ -357,6 +357,7 @@ impl Submitted {
             callback_url: self.callback_url,
             trace_context: self.trace_context.map(Trace::from),
             cloned_from: self.cloned_from,
+            submitted_by: None,
         };
         Ok(JobSpec::from_stored(
             JobType::new(job_type)?,

@@ -120,6 +120,7 @@ fn options() -> impl Strategy<Value = JobOptions> {
                 correlation_id: name,
                 trace_context,
                 cloned_from,
+                submitted_by: None,
             }
         },
     )

@@ -62,6 +62,11 @@ pub enum Why {
         /// When it ended.
         deadline: Timestamp,
     },
+    /// Its row is damaged: the claim that meets it will dead-letter it.
+    Damaged {
+        /// What cannot be read.
+        damage: String,
+    },
     /// Its queue is paused.
     Paused {
         /// The queue.
@@ -162,6 +167,9 @@ fn waiting(job: &JobRecord, around: &Circumstances, now: Timestamp, reasons: &mu
     if let Some(deadline) = job.deadline.filter(|deadline| *deadline <= now) {
         reasons.push(Why::LifetimeOver { deadline });
     }
+    if let Some(damage) = job.spec.damage.clone() {
+        reasons.push(Why::Damaged { damage });
+    }
     if around.paused {
         reasons.push(Why::Paused { queue: job.spec.queue.clone() });
     }
@@ -200,6 +208,9 @@ impl fmt::Display for Why {
                 None => write!(f, "it ended {state}"),
             },
             Why::LifetimeOver { deadline } => write!(f, "its lifetime ended at {deadline}; upkeep will dead-letter it"),
+            Why::Damaged { damage } => {
+                write!(f, "its row is damaged, and the next claim will dead-letter it: {damage}")
+            }
             Why::Paused { queue } => write!(f, "queue {queue} is paused"),
             Why::Blocked { gate, words, .. } => write!(f, "{gate} {words}"),
             Why::DelayedUntil { run_at } => write!(f, "it is not due before {run_at}"),

@@ -30,6 +30,8 @@ pub const CODE_EXECUTION_TIMEOUT: &str = "execution_timeout";
 pub const CODE_CANCELLED: &str = "cancelled";
 /// Code of an attempt that shutdown interrupted, where `interrupts = count`.
 pub const CODE_INTERRUPTED: &str = "interrupted";
+/// Code of a job whose row cannot be read.
+pub const CODE_DAMAGED: &str = "damaged";
 /// Code of a job that an operator dead-lettered.
 pub const CODE_OPERATOR: &str = "operator";
 

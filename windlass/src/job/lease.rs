@@ -42,6 +42,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::damage;
 use super::failure::{Failure, Hold};
 use super::id::{AttemptId, JobId, LeaseToken};
 use super::options::Limits;
@@ -192,6 +193,12 @@ impl Lease {
         self.settle(outcome, verdict, cancelled).hold(hold)
     }
 
+    /// The job's row is damaged: ends it in DEAD_LETTER without a run, with what could not be read.
+    pub(crate) fn set_aside(self) -> Settlement {
+        let failure = damage::failure(self.spec.damage.as_deref().unwrap_or_default());
+        self.fail(failure, &mut || 0.0)
+    }
+
     /// Not now: run again after this long. Does not count as a failure.
     pub fn snooze(self, delay: Duration) -> Settlement {
         let verdict = Verdict { delay: Some(delay.min(DELAY_MAX)), ..Verdict::of(Event::Snoozed) };
@@ -274,7 +281,10 @@ impl Settlement {
     }
 
     /// The same decision once more, for a store that writes on a thread of its own.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only that store has such a thread"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "encryption")),
+        allow(dead_code, reason = "only that store has such a thread")
+    )]
     pub(crate) fn duplicate(&self) -> Self {
         Settlement {
             key: self.key,
@@ -285,6 +295,12 @@ impl Settlement {
             children: self.children.clone(),
             hold: self.hold,
         }
+    }
+
+    /// The same decision with its data in another form, for a layer that encrypts it.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn with_data(&self, result: Option<Payload>, children: Vec<JobSpec>) -> Self {
+        Settlement { result, children, ..self.duplicate() }
     }
 
     /// The lease it is made under.

@@ -241,6 +241,7 @@ impl NewJob {
             priority: self.priority,
             depends_on: self.depends_on,
             options,
+            damage: None,
         };
         if let Some(RunAt::In(_)) = spec.options.run_at {
             // A delay can be held against the lifetime here; a moment only by the store, which knows the time.

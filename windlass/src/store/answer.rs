@@ -145,6 +145,8 @@ pub struct JobEvent {
     pub queue: QueueName,
     /// Its type.
     pub job_type: JobType,
+    /// Who submitted the job, where that is known.
+    pub submitted_by: Option<String>,
     /// What happened.
     pub kind: JobEventKind,
 }
@@ -285,6 +287,25 @@ pub struct ScheduleEdited {
     pub schedule: ScheduleRecord,
     /// The job that a trigger fired.
     pub job: Option<JobId>,
+}
+
+/// What the newest lines of a job's log may take up in an answer; older lines are left out. A job may have kept a hundred
+/// times as much.
+pub const LOGS_BYTES_MAX: usize = 8 << 20;
+/// What the reports of workers may take up in an answer; the others are left out.
+pub const WORKERS_BYTES_MAX: usize = 16 << 20;
+/// What a line counts beside its text.
+pub(crate) const LOG_LINE_BYTES: usize = 64;
+
+/// Whether a line or report of this many bytes still fits into an answer that has room for `left`, which it then takes.
+pub(crate) fn fits(bytes: usize, left: &mut usize) -> bool {
+    match left.checked_sub(bytes) {
+        None => false,
+        Some(rest) => {
+            *left = rest;
+            true
+        }
+    }
 }
 
 /// A hint that something changed.

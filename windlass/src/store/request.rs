@@ -66,6 +66,12 @@ impl Save {
         Ok(self)
     }
 
+    /// The same with its checkpoint in another form, for a layer that encrypts it. What was checked has grown a little.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn with_checkpoint(&self, checkpoint: Bytes) -> Self {
+        Save { checkpoint: Some(checkpoint), ..self.clone() }
+    }
+
     /// Replaces the progress.
     #[must_use]
     pub fn progress(mut self, progress: Progress) -> Self {

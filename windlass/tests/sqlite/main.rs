@@ -2,6 +2,7 @@
 //! application's own. What it has in common with other stores is in the conformance suite.
 
 mod batches;
+mod damage;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -224,6 +224,10 @@ impl Store for MemoryStore {
         self.read(|tables, _| tables.list_workflows(after, limit))
     }
 
+    async fn own(&self, owner: &str) -> Result<()> {
+        self.change(|tables, _| tables.own(owner))
+    }
+
     fn wakes(&self) -> broadcast::Receiver<Wake> {
         self.wakes.subscribe()
     }

@@ -64,6 +64,7 @@ pub(super) struct Event {
     job: JobId,
     queue: QueueName,
     job_type: JobType,
+    submitted_by: Option<String>,
     kind: JobEventKind,
 }
 
@@ -75,6 +76,7 @@ impl Event {
             job: self.job,
             queue: self.queue.clone(),
             job_type: self.job_type.clone(),
+            submitted_by: self.submitted_by.clone(),
             kind: self.kind,
         }
     }
@@ -119,6 +121,7 @@ pub(super) struct Tables {
     pub(super) next_event: u64,
     pub(super) accepted: u64,
     pub(super) pruned: u64,
+    pub(super) owner: Option<String>,
     pub(super) random: fastrand::Rng,
     hints: Vec<Wake>,
 }
@@ -170,6 +173,7 @@ impl Tables {
             next_event: 1,
             accepted: 0,
             pruned: 0,
+            owner: None,
             random: fastrand::Rng::new(),
             hints: Vec::new(),
         }
@@ -344,7 +348,8 @@ impl Tables {
             JobEventKind::Ended(_) => job.updated_at,
         };
         let (id, queue, job_type) = (job.id, job.spec.queue.clone(), job.spec.job_type.clone());
-        self.events.push_back(Event { number: self.next_event, at, job: id, queue, job_type, kind });
+        let submitted_by = job.spec.options.submitted_by.clone();
+        self.events.push_back(Event { number: self.next_event, at, job: id, queue, job_type, submitted_by, kind });
         self.next_event += 1;
         if self.events.len() > EVENTS_KEPT {
             self.events.pop_front();

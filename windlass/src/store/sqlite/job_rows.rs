@@ -15,8 +15,8 @@ use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::transaction::Transaction;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, FailureRecord, Firing, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken,
-    Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Damage, Dependency, FailureRecord, Firing, JobId, JobOptions, JobRecord,
+    JobSpec, LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
 };
 use crate::time::Timestamp;
 use crate::workflow::graph::Waits;
@@ -151,7 +151,7 @@ impl Transaction<'_> {
         let mut statement = self.take_statement(HotStatement::GetJob)?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let (job, lane, first_at, depth) = self.read_job(row)?;
+        let (job, lane, first_at, depth) = self.read_job(seq, row)?;
         drop(rows);
         self.give_statement_back(HotStatement::GetJob, statement);
         let mut entry = self.read_place(seq, lane, first_at, depth, job)?;
@@ -162,31 +162,29 @@ impl Transaction<'_> {
     }
 
     /// What was submitted, as a record that does not yet know where it stands.
-    pub(super) fn read_job(&mut self, row: &SqlRow<'_>) -> Answer<(JobRecord, i64, i64, u32)> {
+    pub(super) fn read_job(&mut self, seq: i64, row: &SqlRow<'_>) -> Answer<(JobRecord, i64, i64, u32)> {
         let lane: i64 = row.get(JobColumn::lane.number())?;
         let (queue, job_type) = self.names_of(lane)?;
         let created_at: i64 = row.get(JobColumn::created_at.number())?;
-        let depends_on = match row.get_ref(JobColumn::depends_on.number())?.as_blob_or_null()? {
-            None => Vec::new(),
-            Some(bytes) => read_dependencies(bytes)?,
-        };
-        let options = self.options(row.get_ref(JobColumn::options.number())?.as_str_or_null()?)?;
-        let content_type = row.get_ref(JobColumn::content_type.number())?.as_str_or_null()?;
-        let payload = Payload::from_stored(content_type, row.get::<_, Vec<u8>>(JobColumn::payload.number())?);
-        let spec = JobSpec::from_stored(
-            job_type,
-            queue,
-            payload,
-            priority(row.get(JobColumn::priority.number())?)?,
-            depends_on,
-            options,
-        );
+        let mut damage = Damage::default();
+        let depends_on = damage.or_default("dependencies", dependencies_of(row));
+        let options = damage.or_default("options", self.options_of(row));
+        let payload = damage.or_default("payload", payload_of(row));
+        let own_priority = damage.or_default("priority", priority(row.get(JobColumn::priority.number())?));
+        let inherited = row.get::<_, Option<i64>>(JobColumn::inherited.number())?.map(priority).transpose();
+        let inherited_priority = damage.or_default("inherited priority", inherited);
+        let id = uuid(row, JobColumn::id.number()).map(JobId::from_uuid).unwrap_or_else(|problem| {
+            damage.note("id", problem);
+            self.substitute_id(seq)
+        });
+        let spec = JobSpec::from_stored(job_type, queue, payload, own_priority, depends_on, options);
+        let spec = spec.with_damage(damage);
         let schedule: Option<String> = row.get(JobColumn::schedule.number())?;
         let slot: Option<i64> = row.get(JobColumn::slot.number())?;
         let firing = schedule.zip(slot).map(|(schedule, slot)| Firing { schedule, slot: time(slot) });
         let created = time(created_at);
         let job = JobRecord {
-            id: JobId::from_uuid(uuid(row, JobColumn::id.number())?),
+            id,
             spec: Arc::new(spec),
             state: State::Pending,
             attempt: 0,
@@ -194,7 +192,7 @@ impl Transaction<'_> {
             lost: 0,
             generation: 0,
             position: created,
-            inherited_priority: row.get::<_, Option<i64>>(JobColumn::inherited.number())?.map(priority).transpose()?,
+            inherited_priority,
             created_at: created,
             updated_at: created,
             scheduled_at: None,
@@ -216,6 +214,10 @@ impl Transaction<'_> {
         };
         let first_at = row.get::<_, Option<i64>>(JobColumn::first_at.number())?.unwrap_or(created_at);
         Ok((job, lane, first_at, row.get(JobColumn::depth.number())?))
+    }
+
+    fn options_of(&self, row: &SqlRow<'_>) -> Answer<JobOptions> {
+        self.options(row.get_ref(JobColumn::options.number())?.as_str_or_null()?)
     }
 
     fn read_place(&mut self, seq: i64, lane: i64, first_at: i64, depth: u32, job: JobRecord) -> Answer<Entry> {
@@ -257,7 +259,13 @@ impl Transaction<'_> {
             expires_at: time(row.get(LeasedColumn::expires_at.number())?),
             worker: WorkerId::new(row.get_ref(LeasedColumn::worker.number())?.as_str()?)?,
         });
-        job.cancel = json::<CancelAsked>(row, LeasedColumn::cancel.number())?;
+        let mut damage = Damage::default();
+        // That somebody asked is known; who and why is not.
+        job.cancel = json::<CancelAsked>(row, LeasedColumn::cancel.number()).unwrap_or_else(|problem| {
+            damage.note("request to stop", problem);
+            Some(CancelAsked::new(None, "", job.position))
+        });
+        job.add_damage(damage);
         Ok(true)
     }
 
@@ -278,7 +286,9 @@ impl Transaction<'_> {
         let job = &mut entry.job;
         job.state = state;
         job.completed_at = Some(job.updated_at);
-        job.reason = json::<Reason>(row, DoneColumn::reason.number())?;
+        let mut damage = Damage::default();
+        job.reason = damage.or_default("reason", json::<Reason>(row, DoneColumn::reason.number()));
+        job.add_damage(damage);
         if let Some(bytes) = row.get::<_, Option<Vec<u8>>>(DoneColumn::result.number())? {
             let content_type = row.get_ref(DoneColumn::result_type.number())?.as_str_or_null()?;
             job.result = Some(Payload::from_stored(content_type, bytes));
@@ -337,8 +347,10 @@ impl Transaction<'_> {
         let mut statement = self.statement(include_str!("sql/get_note.sql"))?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(()) };
-        job.failure = json::<FailureRecord>(row, "failure")?;
-        job.progress = json::<Progress>(row, "progress")?;
+        let mut damage = Damage::default();
+        job.failure = damage.or_default("failure", json::<FailureRecord>(row, "failure"));
+        job.progress = damage.or_default("progress", json::<Progress>(row, "progress"));
+        job.add_damage(damage);
         job.checkpoint = row.get::<_, Option<Vec<u8>>>("checkpoint")?.map(Into::into);
         Ok(())
     }
@@ -566,35 +578,13 @@ impl Transaction<'_> {
     }
 }
 
-impl Entry {
-    /// Takes over what every place keeps.
-    pub(super) fn apply_hot(&mut self, hot: &Hot) {
-        self.flags = hot.flags;
-        let job = &mut self.job;
-        job.attempt = hot.attempt;
-        job.failures = hot.failures;
-        job.lost = hot.lost;
-        job.generation = hot.generation;
-        job.lease_version = u64::try_from(hot.version).unwrap_or_default();
-        job.position = time(hot.position);
-        job.scheduled_at = hot.scheduled_at.map(time);
-        job.started_at = hot.started_at.map(time);
-        job.updated_at = time(hot.updated_at);
-        job.deadline = hot.deadline.map(time);
-    }
+fn dependencies_of(row: &SqlRow<'_>) -> Answer<Vec<Dependency>> {
+    row.get_ref(JobColumn::depends_on.number())?.as_blob_or_null()?.map_or_else(|| Ok(Vec::new()), read_dependencies)
+}
 
-    /// The attempt that ended the job, if its row keeps one.
-    pub(super) fn inline_attempt(&self) -> Option<AttemptRecord> {
-        let closed = self.closed.as_ref()?;
-        let lease = LeaseInfo {
-            version: self.job.lease_version,
-            expires_at: self.job.updated_at,
-            worker: closed.worker.clone(),
-        };
-        let open = JobRecord { lease: Some(lease), ..self.job.clone() }.open_attempt()?;
-        let (ended_at, outcome) = (Some(self.job.updated_at), Some(closed.outcome));
-        Some(AttemptRecord { ended_at, outcome, failure: self.job.failure.clone(), ..open })
-    }
+fn payload_of(row: &SqlRow<'_>) -> Answer<Payload> {
+    let content_type = row.get_ref(JobColumn::content_type.number())?.as_str_or_null()?;
+    Ok(Payload::from_stored(content_type, row.get::<_, Vec<u8>>(JobColumn::payload.number())?))
 }
 
 #[cfg(test)]

@@ -168,6 +168,11 @@ impl Store for SqliteStore {
         self.readers.read("list workflows", move |tx| tx.list_workflows(after.as_ref(), limit)).await
     }
 
+    async fn own(&self, owner: &str) -> Result<()> {
+        let owner = owner.to_owned();
+        self.write("mark the store".to_owned(), 1, move |tx| tx.own(&owner)).await
+    }
+
     fn wakes(&self) -> broadcast::Receiver<Wake> {
         self.wakes.subscribe()
     }

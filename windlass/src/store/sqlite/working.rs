@@ -210,7 +210,7 @@ impl Transaction<'_> {
         let spec = &row.job.spec;
         let options = Some(&spec.options).filter(|options| **options != JobOptions::default()).map(text);
         let inherited = row.job.inherited_priority.map(Priority::number);
-        let kept = params![row.seq, spec.priority.number(), inherited, options];
+        let kept = params![row.seq, spec.priority.number(), inherited, options, spec.damage.is_some()];
         self.statement(include_str!("sql/edit_job.sql"))?.execute(kept)?;
         let callback = if spec.options.callback_url.is_some() { FLAG_CALLBACK } else { 0 };
         row.flags = (row.flags & !FLAG_CALLBACK) | callback;

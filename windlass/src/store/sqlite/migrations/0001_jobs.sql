@@ -3,6 +3,7 @@
 
 -- One row of numbers. `tick` counts submissions and ends; `latest` is the newest moment that a write was made at.
 -- Jobs with the standard lifetime end in the order of `seq`; `outlived` is the newest one whose lifetime is known to be over.
+-- `owner` is the command whose own the store is, if it is one's.
 create table windlass_store (
     only_row integer primary key check (only_row = 1),
     accepted integer not null,
@@ -10,7 +11,8 @@ create table windlass_store (
     tick integer not null,
     latest integer not null,
     id_key blob not null,
-    outlived integer not null default 0
+    outlived integer not null default 0,
+    owner text
 );
 -- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included).
 create table windlass_lane (
