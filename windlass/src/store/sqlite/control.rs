@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::{json, text, time};
+use super::columns::{json, kind_state, text, time};
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
-use super::job_rows::{Entry, FLAG_FLOW, kind_state};
+use super::job_rows::{Entry, FLAG_FLOW};
 use super::transaction::Transaction;
 use crate::error::Error;
 use crate::flow::{

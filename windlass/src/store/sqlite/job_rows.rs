@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, Row as SqlRow, params};
 
 use super::columns::{
-    columns, json, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text, time, uuid,
+    columns, json, kind_state, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text,
+    time, uuid,
 };
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
@@ -110,16 +111,6 @@ impl Place {
             Place::Leased => State::Running,
             Place::Done { state, .. } => state,
         })
-    }
-}
-
-/// SCHEDULED, DELAYED and RETRYING jobs wait in one table.
-pub(super) fn kind_state(kind: i64) -> Answer<State> {
-    match kind {
-        0 => Ok(State::Scheduled),
-        1 => Ok(State::Delayed),
-        2 => Ok(State::Retrying),
-        other => Err(Fault::broken(format!("no job waits with kind {other}"))),
     }
 }
 

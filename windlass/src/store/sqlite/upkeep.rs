@@ -1,7 +1,7 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention (in `prune`); each at most `limit` in one step.
 
+use super::columns::kind_state;
 use super::fault::Answer;
-use super::job_rows::kind_state;
 use super::transaction::Transaction;
 use crate::job::{State, Timeouts};
 use crate::store::answer::UpkeepReport;
