@@ -34,7 +34,7 @@ pub(crate) struct Exported {
 
 /// What an export says of a job that a new job may say, too. The rest is its history; so is how it was debounced, since that
 /// has already decided when it runs.
-const KEPT: [&str; 22] = [
+const KEPT: [&str; 23] = [
     "type",
     "queue",
     "payload",
@@ -51,6 +51,7 @@ const KEPT: [&str; 22] = [
     "idempotency_window",
     "idempotency_until",
     "on_existing",
+    "key",
     "depends_on",
     "own_priority_only",
     "tags",

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::edges::Edge;
 use super::set::{Entry, KeyUse};
-use crate::job::{AttemptRecord, JobId, LeaseToken, Until};
+use crate::flow::GateName;
+use crate::job::{AttemptRecord, JobId, LeaseToken, QueueName, Until};
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEventKind, Wake};
 use crate::time::Timestamp;
@@ -31,6 +32,8 @@ pub struct Changes {
     pub acts: Vec<ActRecord>,
     /// Schedules to write or to remove.
     pub schedules: Vec<ScheduleWrite>,
+    /// Gates of controlled queues to hold, of two holds the later counts; nothing where the queue is not controlled.
+    pub holds: Vec<GateHold>,
     /// Hints to send after the commit.
     pub wakes: Vec<Wake>,
 }
@@ -78,6 +81,17 @@ pub fn look_at(until: Until, expires_at: Option<Timestamp>, now: Timestamp) -> O
             Some(expires_at.map_or(next, |expires_at| expires_at.min(next)))
         }
     }
+}
+
+/// A gate that a settlement holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GateHold {
+    /// Its queue.
+    pub queue: QueueName,
+    /// Which gate.
+    pub gate: GateName,
+    /// Until when.
+    pub until: Timestamp,
 }
 
 /// A job that has changed.
