@@ -28,7 +28,6 @@ use crate::wire;
 Examples:
   windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}'
   windlass enqueue report --queue slow --delay 10m --key report-2026-11
-  windlass enqueue index --payload '{\"page\":7}' --debounce 30s --at-most 5m
   windlass enqueue --file jobs.jsonl        one JSON job a line: {\"type\":\"email.send\",\"payload\":{}}")]
 pub(crate) struct Arguments {
     /// Which handler it is for
@@ -36,14 +35,14 @@ pub(crate) struct Arguments {
     job_type: Option<String>,
     #[command(flatten)]
     job: JobArgs,
-    #[command(flatten)]
-    unique: UniqueArgs,
     /// Not before this time, such as 2026-11-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse::moment, conflicts_with = "delay")]
     run_at: Option<Timestamp>,
     /// Not before this long from now, such as 5m
     #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
     delay: Option<Duration>,
+    #[command(flatten)]
+    unique: UniqueArgs,
     /// Only after this job completed; may be repeated
     #[arg(long, value_name = "ID")]
     after: Vec<Typed<JobId>>,

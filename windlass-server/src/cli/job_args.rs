@@ -87,33 +87,33 @@ impl RetryArgs {
     }
 }
 
-/// Of how many submissions one is enough.
+/// Of how many submissions one is enough. All but the key is told by `--help` alone: `-h` fits on a screen.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Unique jobs")]
 pub(crate) struct UniqueArgs {
-    /// The same key within 24 hours is the same job
+    /// The same key in 24 hours is the same job; --help has more
     #[arg(long, value_name = "KEY", conflicts_with_all = ["unique", "unique_by"])]
     key: Option<String>,
     /// The same payload is the same job, until that has ended
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     unique: bool,
     /// The same value at this JSON pointer of the payload, such as /user/id; may be repeated
-    #[arg(long, value_name = "POINTER", conflicts_with = "unique")]
+    #[arg(long, value_name = "POINTER", conflicts_with = "unique", hide_short_help = true)]
     unique_by: Vec<String>,
     /// Until the job is claimed for the first time, or until it has ended
-    #[arg(long, value_name = "claimed|ended", value_parser = word::<Until>, conflicts_with_all = ["throttle", "debounce"])]
+    #[arg(long, value_name = "claimed|ended", value_parser = word::<Until>, hide_short_help = true)]
+    #[arg(conflicts_with_all = ["throttle", "debounce"])]
     until: Option<Until>,
     /// Take the place of the same job, if it was never claimed
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     replace: bool,
     /// At most once in this time: the first wins
-    #[arg(long, value_name = "DURATION", value_parser = parse::duration, conflicts_with = "debounce")]
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration, conflicts_with = "debounce", hide_short_help = true)]
     throttle: Option<Duration>,
     /// Once for many: when this long nothing more was enqueued
-    #[arg(long, value_name = "DURATION", value_parser = parse::duration, requires = "at_most")]
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration, requires = "at_most", hide_short_help = true)]
     debounce: Option<Duration>,
     /// With --debounce: at the latest this long after the first
-    #[arg(long, value_name = "DURATION", value_parser = parse::duration, requires = "debounce")]
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration, requires = "debounce", hide_short_help = true)]
     at_most: Option<Duration>,
 }
 
