@@ -8,6 +8,7 @@ mod acts;
 mod attention;
 mod bounded;
 mod contents;
+mod control;
 pub(crate) mod error;
 mod events;
 mod extract;
@@ -19,6 +20,7 @@ mod openapi;
 mod operations;
 mod policies;
 mod queues;
+mod reload;
 pub mod roles;
 mod schedules;
 mod series;
@@ -40,6 +42,7 @@ pub use error::{Refusal, problem_response};
 pub use extract::Caller;
 pub use me::{About, Standing};
 pub use openapi::document;
+pub use reload::{Reload, Reloads, Reread};
 pub use series::Recorder;
 
 use self::bounded::Bounds;
@@ -56,6 +59,7 @@ pub struct ApiState {
     operations: Arc<Registry>,
     bounds: Arc<Bounds>,
     recorder: Recorder,
+    reload: Option<Reload>,
     body_bytes: usize,
 }
 
@@ -68,6 +72,7 @@ impl ApiState {
             operations: Arc::default(),
             bounds: Arc::default(),
             recorder: Recorder::default(),
+            reload: None,
             body_bytes: BODY_BYTES_DEFAULT,
         }
     }
@@ -76,6 +81,19 @@ impl ApiState {
     #[must_use]
     pub fn on(&self, client: Client) -> Self {
         ApiState { client, operations: Arc::default(), ..self.clone() }
+    }
+
+    /// The same on another client of the same caller: operations are shared.
+    #[must_use]
+    pub fn with_client(&self, client: Client) -> Self {
+        ApiState { client, ..self.clone() }
+    }
+
+    /// Lets an admin have the configuration read again.
+    #[must_use]
+    pub fn reload(mut self, reload: Reload) -> Self {
+        self.reload = Some(reload);
+        self
     }
 
     /// Ends long polls, streams and bulk work when this token is cancelled.
@@ -131,12 +149,14 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(operations::routes())
         .merge(leases::routes())
         .merge(queues::routes())
+        .merge(control::routes())
         .merge(workflows::routes())
         .merge(schedules::routes())
         .merge(firings::routes())
         .merge(events::routes())
         .merge(policies::routes())
         .merge(system::routes())
+        .merge(reload::routes())
         .merge(me::routes())
         .merge(series::routes())
         .merge(attention::routes())

@@ -5,14 +5,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{Act, Filter, PAGE_MAX, QueueRecord, WorkerReport as StoredReport};
+use windlass::store::{Act, Filter, PAGE_MAX, QueueRecord, WorkerRecord, WorkerReport as StoredReport};
 use windlass::{Error, QueueName, State as JobState};
 
-use super::ApiState;
 use super::acting::{Acting, ByParams};
 use super::error::Refusal;
 use super::extract::{Body, Name, Query};
 use super::roles::{Role, needs};
+use super::{ApiState, bounded};
 use crate::wire::{CLAIM_NAMES_MAX, Changed, Queue, QueuePage, WorkerReport, Workers};
 
 /// Longest name of a machine, in characters; as long as DNS allows.
@@ -123,7 +123,13 @@ async fn purge(acting: Acting, Name(name): Name) -> Result<Json<Changed>, Refusa
 )]
 async fn workers(State(state): State<ApiState>) -> Result<Json<Workers>, Refusal> {
     let workers = state.store().workers().await?;
-    Ok(Json(Workers { items: workers.iter().map(Into::into).collect() }))
+    let mut bytes = 0;
+    let fits = |worker: &&WorkerRecord| {
+        bytes += bounded::bytes_of_worker(worker);
+        bytes <= bounded::ANSWER_BYTES_MAX
+    };
+    let items: Vec<_> = workers.iter().take_while(fits).map(Into::into).collect();
+    Ok(Json(Workers { left_out: workers.len() - items.len(), items }))
 }
 
 /// A worker says that it lives and what it serves

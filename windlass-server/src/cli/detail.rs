@@ -76,6 +76,7 @@ pub(crate) fn job(job: &JobRecord, now: Timestamp, wide: bool) -> String {
     }
     related(job, &mut lines);
     lines.maybe("key", options.idempotency.as_ref().map(|key| clean_lines(&key.key)));
+    lines.maybe("key", options.key.as_deref().map(clean_lines));
     lines.maybe("correlation id", options.correlation_id.as_deref().map(clean_lines));
     lines.maybe("callback", options.callback_url.as_deref().map(clean_lines));
     for (key, value) in &options.tags {
@@ -103,6 +104,7 @@ fn related(job: &JobRecord, lines: &mut Lines) {
     lines.maybe("workflow", job.workflow_id.map(|id| id.to_string()));
     lines.maybe("schedule", job.firing.as_ref().map(|firing| format!("{} for {}", firing.schedule, firing.slot)));
     lines.maybe("spawned by", job.spawned_by.map(|id| id.to_string()));
+    lines.maybe("submitted by", job.spec.options.submitted_by.as_deref().map(clean_lines));
     lines.maybe("clone of", job.spec.options.cloned_from.map(|id| id.to_string()));
     for dependency in &job.spec.depends_on {
         if let DependsOn::Job(id) = dependency.on {

@@ -113,12 +113,14 @@ fn options() -> impl Strategy<Value = JobOptions> {
                 retry,
                 timeouts,
                 idempotency,
+                key: name.clone(),
                 own_priority_only,
                 tags,
                 callback_url: name.as_ref().map(|name| format!("https://host/{name}")),
                 correlation_id: name,
                 trace_context,
                 cloned_from,
+                submitted_by: None,
             }
         },
     )

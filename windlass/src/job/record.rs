@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::Priority;
+use super::damage::Damage;
 use super::failure::{FailureRecord, cut};
 use super::id::{AttemptId, JobId, WorkerId, WorkflowId};
 use super::payload::Payload;
@@ -338,6 +339,13 @@ pub fn lease_end_within(end: Timestamp, deadline: Option<Timestamp>, limit: Opti
 }
 
 impl JobRecord {
+    /// Notes what could not be read of its rows.
+    pub fn add_damage(&mut self, damage: Damage) {
+        if !damage.is_none() {
+            Arc::make_mut(&mut self.spec).add_damage(damage);
+        }
+    }
+
     /// A job as it is submitted at `now`, before anything is known of its dependencies or its first run: PENDING.
     pub fn submitted(id: JobId, spec: Arc<JobSpec>, now: Timestamp) -> Self {
         JobRecord {

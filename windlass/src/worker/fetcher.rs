@@ -28,7 +28,7 @@ use super::shared::{Shared, Slot};
 use super::waiting::Claim;
 use crate::error::Result;
 use crate::observe;
-use crate::store::{CALL_MAX, ClaimRequest, Claimed, Wake};
+use crate::store::{CALL_MAX, ClaimRequest, Claimed, Claims, Wake};
 
 /// How long a worker waits for room for a quarter of what it can take before it claims less: with jobs in reserve it
 /// can wait longer.
@@ -39,6 +39,8 @@ const WORTH: usize = 100;
 /// Hints in vain that change nothing; and how long the first one after them waits, which doubles up to eightfold.
 const IN_VAIN_FREE: u32 = 3;
 const RELUCTANCE: Duration = Duration::from_millis(1);
+/// Added to the moment at which a gate opens, so that not all workers ask in the same one.
+const RETRY_JITTER: Duration = Duration::from_millis(2);
 /// First and longest pause after a store error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -98,6 +100,8 @@ struct Hunger {
     by_hint: bool,
     /// Hints in a row for which there was nothing left.
     in_vain: u32,
+    /// When it is to be asked again because time will have opened one of its gates (rule K15).
+    retry_at: Option<tokio::time::Instant>,
 }
 
 impl Hunger {
@@ -114,7 +118,7 @@ struct Answered {
     /// Its number, unless another was under way when it was sent.
     alone: Option<u64>,
     sent: Instant,
-    answer: Result<Vec<Claimed>>,
+    answer: Result<Claims>,
 }
 
 /// Claims until the worker stops.
@@ -197,10 +201,13 @@ impl Fetcher {
             if served.hinted.swap(false, Ordering::SeqCst) && !known.hungry {
                 known.heed_at.get_or_insert(now + known.reluctance());
             }
+            known.hungry |= known.retry_at.take_if(|at| *at <= now).is_some();
             if known.heed_at.take_if(|at| *at <= now).is_some() {
                 (known.hungry, known.by_hint) = (true, true);
             }
             let backed_up = known.filled_since.is_some_and(|since| now.duration_since(since) >= HORIZON);
+            // What is limited counts from the claim, and must not wait while others could run it.
+            let backed_up = backed_up && !served.controlled.load(Ordering::Relaxed);
             known.ahead = if backed_up && known.hungry { waiting.ahead(queue, most) } else { 0 };
             (ahead, asked) = (ahead + known.ahead, asked + known.asked);
             let taken = served.busy() + waiting.of(queue) + known.asked;
@@ -254,6 +261,7 @@ impl Fetcher {
         (self.pause, self.paused_until) = (PAUSE.0, None);
         // Beside another claim it may have passed over jobs that this one had locked: only alone it saw all there is.
         let alone = alone == Some(self.sent);
+        let again_at = claimed.again_in.map(|again_in| now + again_in + self.shared.jittered(RETRY_JITTER));
         for (name, share) in &request.queues {
             let Some(queue) = self.shared.queue_of(name) else { continue };
             let got = claimed.iter().filter(|claimed| claimed.job.spec.queue == *name).count();
@@ -270,9 +278,10 @@ impl Fetcher {
             } else if alone {
                 (known.hungry, known.filled_since) = (false, None);
             }
+            known.retry_at = again_at.filter(|_| got < *share);
             self.shared.queues[queue].exhausted.store(alone && got < *share, Ordering::Relaxed);
         }
-        self.admit(claimed, sent);
+        self.admit(claimed.jobs, sent);
         let ahead: usize = self.queues.iter().map(|queue| queue.ahead).sum();
         let linger = if ahead > 0 { LINGER_AHEAD } else { LINGER };
         self.linger = Some((now + linger, (self.shared.capacity + ahead).div_ceil(4)));
@@ -323,7 +332,7 @@ impl Fetcher {
         // With as many claims under way as may be, only an answer is a reason to ask again.
         if self.underway.len() < self.at_once {
             moments.extend([self.linger.map(|(until, _)| until), self.paused_until, Some(self.poll_at)]);
-            moments.extend(self.queues.iter().map(|queue| queue.heed_at));
+            moments.extend(self.queues.iter().flat_map(|queue| [queue.heed_at, queue.retry_at]));
         }
         let next = moments.into_iter().flatten().filter(|moment| *moment > now).min();
         next.unwrap_or(now + self.shared.settings.poll_interval)

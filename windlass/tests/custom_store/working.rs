@@ -126,8 +126,10 @@ impl Tables {
         let job = &entry.job;
         let at = if kind == JobEventKind::Enqueued { job.created_at } else { job.updated_at };
         let (queue, job_type) = (job.spec.queue.clone(), job.spec.job_type.clone());
+        let submitted_by = job.spec.options.submitted_by.clone();
         let number = self.events.last_key_value().map_or(1, |(number, _)| number + 1);
-        self.events.insert(number, JobEvent { cursor: Cursor(number.to_string()), at, job: id, queue, job_type, kind });
+        let cursor = Cursor(number.to_string());
+        self.events.insert(number, JobEvent { cursor, at, job: id, queue, job_type, submitted_by, kind });
     }
 
     /// Removes a job for good; its key goes on, and its workflow goes with the last of its jobs.

@@ -143,6 +143,13 @@ fn late(since: Timestamp, now: Timestamp, words: &mut Words) {
 fn waiting(why: &Why, job: &JobRecord, now: Timestamp, words: &mut Words) {
     let (id, queue) = (job.id, &job.spec.queue);
     match why {
+        Why::Damaged { damage } => {
+            words.why.push(format!("Its row is damaged: {}.", clean(damage)));
+            words
+                .next
+                .push("The claim that meets it sends it to the dead-letter queue; nothing of it is lost.".to_owned());
+            words.todo.push(("windlass store check".to_owned(), "list every damaged row"));
+        }
         Why::Paused { queue } => {
             words.why.push(format!("Queue {queue} is paused: nothing in it is started."));
             words.todo.push((format!("windlass queues resume {queue}"), "start jobs of this queue again"));

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use super::control::Controlled;
 use crate::job::{
     ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority, QueueName, State,
     WorkerId, WorkflowId,
@@ -63,6 +64,7 @@ pub(super) struct Event {
     job: JobId,
     queue: QueueName,
     job_type: JobType,
+    submitted_by: Option<String>,
     kind: JobEventKind,
 }
 
@@ -74,6 +76,7 @@ impl Event {
             job: self.job,
             queue: self.queue.clone(),
             job_type: self.job_type.clone(),
+            submitted_by: self.submitted_by.clone(),
             kind: self.kind,
         }
     }
@@ -88,6 +91,8 @@ pub(super) struct Queue {
     pub(super) states: [u64; 9],
     /// SCHEDULED jobs by type, so that a claim never walks over types it does not want (rule N1b).
     pub(super) lanes: BTreeMap<JobType, BTreeSet<ClaimOrder>>,
+    /// Flow control, where the queue has it.
+    pub(super) control: Option<Box<Controlled>>,
 }
 
 #[derive(Debug)]
@@ -116,6 +121,7 @@ pub(super) struct Tables {
     pub(super) next_event: u64,
     pub(super) accepted: u64,
     pub(super) pruned: u64,
+    pub(super) owner: Option<String>,
     pub(super) random: fastrand::Rng,
     hints: Vec<Wake>,
 }
@@ -167,6 +173,7 @@ impl Tables {
             next_event: 1,
             accepted: 0,
             pruned: 0,
+            owner: None,
             random: fastrand::Rng::new(),
             hints: Vec::new(),
         }
@@ -254,6 +261,9 @@ impl Tables {
             self.queues.insert(job.spec.queue.clone(), Queue::default());
         }
         let queue = self.queues.get_mut(&job.spec.queue).expect("it was made a line ago");
+        if let Some(control) = &mut queue.control {
+            control.place_state(job, before.map(|(state, _)| state), after.map(|(state, _)| state));
+        }
         for (place, step) in [(before, -1_i64), (after, 1)] {
             let Some((state, at)) = place else { continue };
             let count = &mut queue.states[usize::from(state.number())];
@@ -276,8 +286,12 @@ impl Tables {
         if before == after {
             return;
         }
-        let spec = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job.spec;
+        let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job;
+        let spec = &job.spec;
         let queue = self.queues.get_mut(&spec.queue).expect("a job's queue exists since it was placed");
+        if let Some(control) = &mut queue.control {
+            control.place_claim(job, before, after);
+        }
         if let Some(before) = before
             && let Some(lane) = queue.lanes.get_mut(&spec.job_type)
         {
@@ -334,7 +348,8 @@ impl Tables {
             JobEventKind::Ended(_) => job.updated_at,
         };
         let (id, queue, job_type) = (job.id, job.spec.queue.clone(), job.spec.job_type.clone());
-        self.events.push_back(Event { number: self.next_event, at, job: id, queue, job_type, kind });
+        let submitted_by = job.spec.options.submitted_by.clone();
+        self.events.push_back(Event { number: self.next_event, at, job: id, queue, job_type, submitted_by, kind });
         self.next_event += 1;
         if self.events.len() > EVENTS_KEPT {
             self.events.pop_front();

@@ -29,6 +29,7 @@ use super::insert::{Columns, is_plain, resting_state};
 use super::insert_keyed::is_keyed;
 use super::link::{Link, UsersTransaction};
 use super::transaction::Transaction;
+use super::turns::Caller;
 use super::{PostgresStore, listen, notify};
 use crate::error::{Error, Result};
 use crate::job::{QueueName, Settlement, State};
@@ -95,7 +96,7 @@ impl PostgresStore {
         if is_plain(submission) || is_keyed(submission) {
             // Lanes are made apart: whether this transaction commits is not known.
             let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
-            inner.lanes.ensure(&inner.link().await?, names).await?;
+            inner.lanes.ensure(&inner.link(Caller::Producer).await?, names).await?;
         }
         if is_plain(submission) {
             let inserted = self.enqueue_plain(&users, submission).await?;

@@ -13,6 +13,7 @@ use super::insert_keyed::is_keyed;
 use super::job_rows;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
+use super::turns::Caller;
 use crate::error::Result;
 use crate::job::{JobId, JobSpec, Priority, RunAt, State};
 use crate::store::answer::{Inserted, InsertedJob, Wake};
@@ -77,7 +78,7 @@ impl Inner {
         &self,
         submission: &Submission,
     ) -> std::result::Result<Option<(Inserted, Vec<Wake>)>, Fault> {
-        let mut link = self.link().await?;
+        let mut link = self.link(Caller::Producer).await?;
         let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
         self.lanes.ensure(&link, names).await?;
         // One job needs one statement; of several, one may lose its key while the others are stored.
@@ -96,7 +97,7 @@ impl Inner {
     async fn insert_slowly(self: &Arc<Self>, submission: &Submission) -> Result<Inserted> {
         let attempted = attempted(submission.jobs().len());
         let insert = || async {
-            let mut tx = self.transaction().await?;
+            let mut tx = self.transaction(Caller::Producer).await?;
             let inserted = tx.insert(submission).await;
             tx.finish(inserted).await
         };
@@ -108,7 +109,7 @@ impl Inner {
         &self,
         submissions: &[&Submission],
     ) -> std::result::Result<Option<Vec<Inserted>>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Producer).await?;
         let specs = || submissions.iter().flat_map(|submission| submission.jobs());
         self.lanes.ensure(&link, specs().map(|spec| (&spec.queue, &spec.job_type))).await?;
         let columns = Columns::of(specs(), self)?;

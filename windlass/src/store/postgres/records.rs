@@ -11,15 +11,16 @@ use super::fault::Fault;
 use super::job_rows;
 use super::link::Link;
 use super::read::numbered;
+use super::turns::Caller;
 use crate::job::{QueueName, State, WorkerId, WorkflowId};
-use crate::store::answer::{ActRecord, Page, QueueRecord, Totals, WorkerRecord};
+use crate::store::answer::{ActRecord, Page, QueueRecord, Totals, WORKERS_BYTES_MAX, WorkerRecord};
 use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport};
 use crate::workflow::WorkflowRecord;
 
 /// The numbers of a queue.
 pub(super) struct Tally {
     pub(super) name: QueueName,
-    paused: bool,
+    pub(super) paused: bool,
     pub(super) accepted: u64,
     pub(super) pruned: u64,
     pub(super) states: [u64; 9],
@@ -49,7 +50,7 @@ impl Tally {
 
 impl Inner {
     pub(super) async fn tallies(&self) -> Result<Vec<Tally>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let rows = link.query(include_str!("sql/count_states.sql"), &[&self.given_time()]).await?;
         tallies(&rows)
     }
@@ -68,7 +69,7 @@ impl Inner {
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>, Fault> {
         let tallies = self.tallies().await?;
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let rows = link.query(include_str!("sql/get_oldest_scheduled.sql"), &[&self.given_time()]).await?;
         let oldest: HashMap<String, i64> = rows.iter().map(|row| (row.get("name"), row.get("due"))).collect();
         let record = |tally: Tally| QueueRecord {
@@ -81,7 +82,7 @@ impl Inner {
     }
 
     pub(super) async fn announce(&self, report: &WorkerReport) -> Result<(), Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Worker).await?;
         let (id, time, text) = (report.id.as_str(), self.given_time(), job_rows::json(report));
         link.execute(include_str!("sql/put_worker.sql"), &[&time, &id, &text]).await?;
         Ok(())
@@ -89,10 +90,12 @@ impl Inner {
 
     pub(super) async fn live_workers(&self, link: &Link<'_>) -> Result<Vec<WorkerRecord>, Fault> {
         let live = job_rows::micros(WORKER_LIVE);
-        let rows = link.query(include_str!("sql/list_workers.sql"), &[&self.given_time(), &live]).await?;
+        let most = WORKERS_BYTES_MAX as i64;
+        let rows = link.query(include_str!("sql/list_workers.sql"), &[&self.given_time(), &live, &most]).await?;
         let mut workers = Vec::with_capacity(rows.len());
         for row in &rows {
-            let WorkerReport { id, host, queues, types } = serde_json::from_str(row.get("report"))?;
+            let Ok(report) = serde_json::from_str(row.get("report")) else { continue };
+            let WorkerReport { id, host, queues, types } = report;
             let (started_at, seen_at) = (job_rows::time(row.get("started_at")), job_rows::time(row.get("seen_at")));
             workers.push(WorkerRecord { id, host, queues, types, started_at, seen_at });
         }
@@ -103,18 +106,18 @@ impl Inner {
     pub(super) async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>, Fault> {
         let before = numbered(after)?.unwrap_or(i64::MAX);
         let limit = limit.clamp(1, PAGE_MAX);
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let wanted = i64::try_from(limit + 1).unwrap_or(i64::MAX);
         let rows = link.query(include_str!("sql/list_acts.sql"), &[&before, &wanted]).await?;
         let shown = &rows[..rows.len().min(limit)];
-        let items: Result<Vec<ActRecord>, Fault> =
-            shown.iter().map(|row| Ok(serde_json::from_str(row.get("record"))?)).collect();
+        let items: Vec<ActRecord> =
+            shown.iter().filter_map(|row| serde_json::from_str(row.get("record")).ok()).collect();
         let next = shown.last().filter(|_| rows.len() > limit).map(|row| Cursor(row.get::<_, i64>("act").to_string()));
-        Ok(Page { items: items?, next })
+        Ok(Page { items, next })
     }
 
     pub(super) async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let wanted: Vec<Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
         let rows = link.query(include_str!("sql/get_workflow.sql"), &[&wanted]).await?;
         let found = self.workflow_records(&link, &rows).await?;
@@ -125,7 +128,7 @@ impl Inner {
     pub(super) async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>, Fault> {
         let before = numbered(after)?.unwrap_or(i64::MAX);
         let limit = limit.clamp(1, PAGE_MAX);
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let wanted = i64::try_from(limit + 1).unwrap_or(i64::MAX);
         let rows = link.query(include_str!("sql/list_workflows.sql"), &[&before, &wanted]).await?;
         let shown = &rows[..rows.len().min(limit)];

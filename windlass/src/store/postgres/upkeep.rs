@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::job_rows;
 use super::link::Parameter;
 use super::transaction::Transaction;
+use super::turns::Caller;
 use super::upkeep_progress::DueFrom;
 use super::working::Working;
 use crate::job::{JobId, State};
@@ -35,7 +36,7 @@ impl Inner {
         let (is_due, mut until) = self.has_upkeep(request, &from, by_lane).await?;
         let cost = begun.elapsed();
         let report = if is_due {
-            let mut tx = self.transaction().await?;
+            let mut tx = self.transaction(Caller::Worker).await?;
             let report = tx.upkeep(request, &from, &mut until, by_lane).await;
             tx.finish(report).await?
         } else {
@@ -50,7 +51,7 @@ impl Inner {
 
     /// Whether there is anything to do, and up to where nothing is left if not.
     async fn has_upkeep(&self, request: &Upkeep, from: &DueFrom, by_lane: bool) -> Result<(bool, DueFrom), Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Worker).await?;
         let live = job_rows::micros(WORKER_LIVE);
         let (states, kept) = horizons(&request.retention);
         let (ends, events) = (from.ends.to_vec(), self.progress.events(self.moment()));

@@ -8,7 +8,6 @@ use super::driver_row::Row;
 use super::fault::Fault;
 use super::insert_graph::KeyColumns;
 use super::job_rows::{self, JobColumns, JobRow, Note};
-use super::tokens;
 use super::transaction::Transaction;
 use crate::job::{DependencyKind, JobId, JobRecord, LeaseKey, Outcome, State};
 use crate::store::rules::{Edge, KeyUse, Missing, WorkingSet};
@@ -96,7 +95,7 @@ impl Transaction<'_> {
                 let (seq, state): (i64, Option<i16>) = (row.get("seq"), row.get("state"));
                 match state.and_then(|state| u8::try_from(state).ok()).and_then(State::from_number) {
                     Some(state) if state.is_terminal() || state == State::Pending || locked.contains(&seq) => {
-                        let row = job_rows::job_row(row, &columns, &self.store.lanes, self.now)?;
+                        let row = job_rows::job_row(row, &columns, &self.store, self.now)?;
                         show(&row.entry.job);
                         working.put(row);
                     }
@@ -157,7 +156,7 @@ impl Transaction<'_> {
                 let seq = self.store.sequences(&[key.job.as_uuid()])[0];
                 let parameters: [super::link::Parameter<'_>; 2] = [&seq, &i16::from(outcome.number())];
                 let rows = self.link.query(include_str!("sql/find_attempt.sql"), &parameters).await?;
-                rows.iter().any(|row| tokens::of(seq, row.get("token")) == key.token)
+                rows.iter().any(|row| self.store.tokens().token(seq, row.get("token")) == key.token)
             }
         };
         working.set.put_attempt(key, outcome, was_closed);

@@ -9,10 +9,10 @@ use super::list::place;
 use super::transaction::Transaction;
 use crate::error::Error;
 use crate::job::{
-    AttemptId, AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine,
-    Priority, State, WorkerId,
+    AttemptId, AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobOptions,
+    JobRecord, LogLine, Priority, State, WorkerId,
 };
-use crate::store::answer::{JobEvent, JobEventKind, Page, QueueRecord, Totals};
+use crate::store::answer::{JobEvent, JobEventKind, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, Totals, fits};
 use crate::store::request::{Cursor, PAGE_MAX};
 
 /// A lane's number, names and counts.
@@ -54,11 +54,18 @@ impl Transaction<'_> {
     pub(super) fn logs(&mut self, id: JobId) -> Answer<Vec<LogLine>> {
         let entry = self.existing_job(id)?;
         let mut statement = self.statement(include_str!("sql/list_logs.sql"))?;
-        let lines = statement.query_map([entry.seq], |row| {
+        let mut rows = statement.query([entry.seq])?;
+        let (mut lines, mut left) = (Vec::new(), LOGS_BYTES_MAX);
+        while let Some(row) = rows.next()? {
+            let text: String = row.get("text")?;
+            if !fits(text.len() + LOG_LINE_BYTES, &mut left) {
+                break;
+            }
             let attempt = AttemptId::of(id, u64::try_from(row.get::<_, i64>("version")?).unwrap_or_default());
-            Ok(LogLine { attempt, at: time(row.get("at")?), text: row.get("text")? })
-        })?;
-        Ok(lines.collect::<rusqlite::Result<_>>()?)
+            lines.push(LogLine { attempt, at: time(row.get("at")?), text });
+        }
+        lines.reverse();
+        Ok(lines)
     }
 
     pub(super) fn explain(&mut self, id: JobId) -> Answer<Explanation> {
@@ -77,6 +84,7 @@ impl Transaction<'_> {
         if job.state == State::Scheduled {
             around.ahead = self.ahead_of(&entry)?;
         }
+        around.blocked = self.blocked(&entry)?;
         for worker in self.workers()? {
             worker.tell(job, &mut around);
         }
@@ -119,7 +127,7 @@ impl Transaction<'_> {
         while let Some(row) = rows.next()? {
             let (lane, kind, due): (i64, i64, i64) = (row.get("lane")?, row.get("kind")?, row.get("due")?);
             let due = u64::try_from(due).unwrap_or_default();
-            let from = usize::from(super::job_rows::kind_state(kind)?.number());
+            let from = usize::from(super::columns::kind_state(kind)?.number());
             if let Some(counts) = lanes.iter_mut().find(|counts| counts.lane == lane) {
                 counts.states[from] = counts.states[from].saturating_sub(due);
                 counts.states[usize::from(State::Scheduled.number())] += due;
@@ -196,7 +204,7 @@ impl Transaction<'_> {
         let mut rows = statement.query([tick, i64::try_from(limit).unwrap_or(i64::MAX)])?;
         let mut events = Vec::new();
         while let Some(row) = rows.next()? {
-            events.push(self.event(row, JobEventKind::Enqueued)?);
+            events.extend(self.event(row, JobEventKind::Enqueued)?);
         }
         Ok(events)
     }
@@ -210,16 +218,20 @@ impl Transaction<'_> {
         let mut statement = self.statement(sql)?;
         let mut rows = statement.query(from)?;
         while let Some(row) = rows.next()? {
-            events.push(self.event(row, JobEventKind::Ended(state(row.get("state")?)?))?);
+            events.extend(self.event(row, JobEventKind::Ended(state(row.get("state")?)?))?);
         }
         Ok(())
     }
 
-    fn event(&mut self, row: &SqlRow<'_>, kind: JobEventKind) -> Answer<(i64, JobEvent)> {
+    fn event(&mut self, row: &SqlRow<'_>, kind: JobEventKind) -> Answer<Option<(i64, JobEvent)>> {
         let tick: i64 = row.get("tick")?;
         let (queue, job_type) = self.names_of(row.get("lane")?)?;
         let (cursor, at) = (Cursor(tick.to_string()), time(row.get("at")?));
-        Ok((tick, JobEvent { cursor, at, job: JobId::from_uuid(uuid(row, "id")?), queue, job_type, kind }))
+        // An id that cannot be read is found by `check`; the events of others must be told.
+        let Ok(id) = uuid(row, "id") else { return Ok(None) };
+        let job = JobId::from_uuid(id);
+        let submitted_by = row.get_ref("options")?.as_str().ok().and_then(JobOptions::submitter_in);
+        Ok(Some((tick, JobEvent { cursor, at, job, queue, job_type, submitted_by, kind })))
     }
 }
 
@@ -235,6 +247,7 @@ fn read_attempt(job: JobId, row: &SqlRow<'_>) -> Answer<AttemptRecord> {
         started_at: time(row.get("started_at")?),
         ended_at: Some(time(row.get("ended_at")?)),
         outcome: Some(outcome_of(row.get("outcome")?)?),
-        failure: json(row, "failure")?,
+        // One that cannot be read is found by `check`; the others must be shown.
+        failure: json(row, "failure").unwrap_or_default(),
     })
 }
