@@ -201,6 +201,7 @@ impl Fetcher {
             if served.hinted.swap(false, Ordering::SeqCst) && !known.hungry {
                 known.heed_at.get_or_insert(now + known.reluctance());
             }
+            known.hungry |= known.retry_at.take_if(|at| *at <= now).is_some();
             if known.heed_at.take_if(|at| *at <= now).is_some() {
                 (known.hungry, known.by_hint) = (true, true);
             }
@@ -208,6 +209,8 @@ impl Fetcher {
                 known.hungry = true;
             }
             let backed_up = known.filled_since.is_some_and(|since| now.duration_since(since) >= HORIZON);
+            // What is limited counts from the claim, and must not wait while others could run it.
+            let backed_up = backed_up && !served.controlled.load(Ordering::Relaxed);
             known.ahead = if backed_up && known.hungry { waiting.ahead(queue, most) } else { 0 };
             (ahead, asked) = (ahead + known.ahead, asked + known.asked);
             let taken = served.busy() + waiting.of(queue) + known.asked;
@@ -262,6 +265,7 @@ impl Fetcher {
         let again_at = claimed.again_in.map(|again_in| now + again_in + self.shared.jittered(RETRY_JITTER));
         // Beside another claim it may have passed over jobs that this one had locked: only alone it saw all there is.
         let alone = alone == Some(self.sent);
+        let again_at = claimed.again_in.map(|again_in| now + again_in + self.shared.jittered(RETRY_JITTER));
         for (name, share) in &request.queues {
             let Some(queue) = self.shared.queue_of(name) else { continue };
             let got = claimed.iter().filter(|claimed| claimed.job.spec.queue == *name).count();
@@ -280,6 +284,7 @@ impl Fetcher {
             } else if alone {
                 (known.hungry, known.filled_since) = (false, None);
             }
+            known.retry_at = again_at.filter(|_| got < *share);
             self.shared.queues[queue].exhausted.store(alone && got < *share, Ordering::Relaxed);
         }
         self.admit(claimed.jobs, sent);

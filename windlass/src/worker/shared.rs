@@ -68,6 +68,8 @@ pub(super) struct Served {
     pub(super) hinted: AtomicBool,
     /// The store hinted that it was paused.
     pub(super) paused: AtomicBool,
+    /// It is under control (rule K1), as was last heard.
+    pub(super) controlled: AtomicBool,
     /// The last claim left nothing of it that this worker could run.
     pub(super) exhausted: AtomicBool,
 }
@@ -79,8 +81,8 @@ impl Served {
 
     pub(super) fn new(name: QueueName, slots: usize, weight: u32) -> Self {
         let busy = AtomicUsize::new(0);
-        let (hinted, paused, exhausted) = <(AtomicBool, AtomicBool, AtomicBool)>::default();
-        Served { name, slots, weight, busy, hinted, paused, exhausted }
+        let (hinted, paused, controlled, exhausted) = <(AtomicBool, AtomicBool, AtomicBool, AtomicBool)>::default();
+        Served { name, slots, weight, busy, hinted, paused, controlled, exhausted }
     }
 
     pub(super) fn busy(&self) -> usize {

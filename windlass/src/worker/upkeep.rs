@@ -97,6 +97,10 @@ pub(super) async fn announce(shared: &Shared) -> Result<()> {
         let unserved = queues.iter().find(|queue| queue.name == served.name).map(|queue| unserved(served, queue));
         observe::slots(&served.name, served.slots, served.busy(), unserved);
         observe::prefetched(&served.name, shared.waiting().of(number));
+        let controlled = shared.store().controlled(&served.name);
+        if let Ok(controlled) = patience::within(patience::READ, "read the control of a queue", controlled).await {
+            served.controlled.store(controlled.is_some(), std::sync::atomic::Ordering::Relaxed);
+        }
     }
     Ok(())
 }

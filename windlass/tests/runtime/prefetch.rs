@@ -96,7 +96,7 @@ async fn all_can_still_run(setup: &Setup, jobs: &[JobId], interrupted: usize) {
 
 async fn n3_a_stop_gives_back_what_was_claimed_ahead_uncounted(setup: Setup) {
     let track = Track::of(Duration::from_micros(200));
-    let jobs = fill(&setup.client, 3_000).await;
+    let jobs = fill(&setup.client, 500).await;
     let running = track.worker(&setup.client, 1).start().await.expect("start");
     stand_with_jobs_ahead(&track, &running).await;
     let stopped = running.stop().await;
@@ -107,7 +107,7 @@ async fn n3_a_stop_gives_back_what_was_claimed_ahead_uncounted(setup: Setup) {
 
 async fn n1_what_was_claimed_ahead_and_does_not_start_is_given_back(setup: Setup) {
     let track = Track::of(Duration::from_micros(200));
-    let jobs = fill(&setup.client, 3_000).await;
+    let jobs = fill(&setup.client, 500).await;
     let running = track.worker(&setup.client, 1).start().await.expect("start");
     stand_with_jobs_ahead(&track, &running).await;
     until("only the one that runs is held", || async { counted(&setup.client, State::Running).await == 1 }).await;
@@ -118,10 +118,10 @@ async fn n1_what_was_claimed_ahead_and_does_not_start_is_given_back(setup: Setup
 
 async fn n1_no_more_handlers_than_slots_run_whatever_is_claimed_ahead(setup: Setup) {
     let track = Track::of(Duration::from_micros(200));
-    fill(&setup.client, 2_000).await;
+    fill(&setup.client, 600).await;
     let running = track.worker(&setup.client, 3).start().await.expect("start");
     until("jobs are claimed ahead", || async { running.prefetched() > 1 }).await;
-    until("all completed", || async { counted(&setup.client, State::Completed).await == 2_000 }).await;
+    until("all completed", || async { counted(&setup.client, State::Completed).await == 600 }).await;
     assert_eq!(track.most.load(Ordering::SeqCst), 3);
     running.stop().await;
 }
