@@ -76,6 +76,7 @@ pub(crate) fn job(job: &JobRecord, now: Timestamp, wide: bool) -> String {
     }
     related(job, &mut lines);
     lines.maybe("key", options.idempotency.as_ref().map(|key| clean_lines(&key.key)));
+    lines.maybe("key", options.key.as_deref().map(clean_lines));
     lines.maybe("correlation id", options.correlation_id.as_deref().map(clean_lines));
     lines.maybe("callback", options.callback_url.as_deref().map(clean_lines));
     for (key, value) in &options.tags {

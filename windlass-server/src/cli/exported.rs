@@ -33,7 +33,7 @@ pub(crate) struct Exported {
 }
 
 /// What an export says of a job that a new job may say, too. The rest is its history.
-const KEPT: [&str; 20] = [
+const KEPT: [&str; 21] = [
     "type",
     "queue",
     "payload",
@@ -48,6 +48,7 @@ const KEPT: [&str; 20] = [
     "idempotency_key",
     "idempotency_scope",
     "idempotency_window",
+    "key",
     "depends_on",
     "own_priority_only",
     "tags",

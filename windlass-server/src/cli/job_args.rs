@@ -43,6 +43,9 @@ pub(crate) struct JobArgs {
     /// How long it may take to end, or none
     #[arg(long, value_name = "DURATION", value_parser = parse::limit)]
     pub(crate) lifetime: Option<Limit>,
+    /// Whom it counts under in a controlled queue: a tenant, an account
+    #[arg(long, value_name = "KEY")]
+    pub(crate) flow_key: Option<String>,
     /// A label; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
     pub(crate) tags: Vec<(String, String)>,
@@ -102,6 +105,7 @@ impl JobArgs {
             retry: self.retry.retry(),
             execution_timeout: self.timeout,
             lifetime: self.lifetime,
+            key: self.flow_key.clone(),
             tags: parse::tags(&self.tags),
             correlation_id: self.correlation_id.clone(),
             callback_url: self.callback_url.clone(),

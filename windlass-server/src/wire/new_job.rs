@@ -112,6 +112,10 @@ options! {
     /// How long the key holds; 24 h unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_window: Option<Limit>,
+    /// Whom it counts under in a controlled queue: a tenant, an account. Not the idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub key: Option<String>,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 1000)]
@@ -282,6 +286,7 @@ impl Submitted {
             idempotency_key: idempotency.map(|idempotency| idempotency.key.clone()),
             idempotency_scope: idempotency.map(|idempotency| idempotency.scope),
             idempotency_window: idempotency.map(|idempotency| Limit(idempotency.window)),
+            key: options.key.clone(),
             depends_on: spec.depends_on.iter().map(Dependency::from).collect(),
             own_priority_only: options.own_priority_only,
             tags: options.tags.clone(),
@@ -315,6 +320,7 @@ impl Submitted {
         let set = set_some(set, self.execution_timeout, |job, limit| job.execution_timeout(limit.0));
         let set = set_some(set, self.visibility_timeout, |job, span| job.visibility_timeout(span.0));
         let set = set_some(set, self.lifetime, |job, limit| job.lifetime(limit.0));
+        let set = set_some(set, self.key, |job, key| job.key(key));
         let set = set_some(set, self.correlation_id, |job, id| job.correlation_id(id));
         let set = set_some(set, self.callback_url, |job, url| job.callback_url(url));
         let set =
@@ -344,6 +350,7 @@ impl Submitted {
                 lifetime_from_run_at: false,
             },
             idempotency,
+            key: self.key,
             own_priority_only: self.own_priority_only,
             tags: self.tags,
             correlation_id: self.correlation_id,

@@ -113,6 +113,7 @@ fn options() -> impl Strategy<Value = JobOptions> {
                 retry,
                 timeouts,
                 idempotency,
+                key: name.clone(),
                 own_priority_only,
                 tags,
                 callback_url: name.as_ref().map(|name| format!("https://host/{name}")),

@@ -211,6 +211,11 @@ impl<'a> Enqueue<'a> {
         self.with(|job| job.tag(key, value))
     }
 
+    /// Whom it counts under in a controlled queue: a tenant, an account. Not the idempotency key.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.with(|job| job.key(key))
+    }
+
     /// For following one piece of work through several systems.
     pub fn correlation_id(self, id: impl Into<String>) -> Self {
         self.with(|job| job.correlation_id(id))

@@ -128,6 +128,14 @@ impl NewJob {
         self
     }
 
+    /// Whom it counts under in a controlled queue: a tenant, an account; up to 128 characters. Limits, rates, turns and order
+    /// of keys are set for the queue. Not the idempotency key.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.options.key = Some(key.into());
+        self
+    }
+
     /// Waits for another job.
     #[must_use]
     pub fn depends_on(mut self, on: DependsOn, kind: DependencyKind) -> Self {
@@ -286,6 +294,9 @@ mod tests {
             ("type", NewJob::new("windlass.webhook", Payload::default())),
             ("queue", job().queue("windlass.webhooks")),
             ("idempotency window", job().idempotency("k", Scope::Type, Duration::ZERO)),
+            ("key", job().key("")),
+            ("key", job().key(long(129))),
+            ("key", job().key("a\0b")),
             ("tags", many_tags),
             ("tags", job().tag(long(65), "")),
             ("tags", job().tag("k", long(257))),
@@ -309,6 +320,7 @@ mod tests {
         let tags = (0..32).fold(job(), |job, n| job.tag(format!("{n:064}"), "é".repeat(256)));
         let full = tags
             .idempotency_key("é".repeat(256))
+            .key("é".repeat(128))
             .correlation_id("é".repeat(256))
             .max_attempts(100)
             .callback_url("https://example.com:8443/hook?x=1");

@@ -20,6 +20,8 @@ pub const CHECKPOINT_BYTES_MAX: usize = 1 << 20;
 pub const BATCH_MAX: usize = 10_000;
 /// Longest idempotency key, in characters.
 pub const KEY_CHARS_MAX: usize = 256;
+/// Longest key for flow control, in characters.
+pub const FLOW_KEY_CHARS_MAX: usize = 128;
 /// Longest correlation id, in characters.
 pub const CORRELATION_CHARS_MAX: usize = 256;
 /// Most tags on a job.
@@ -223,6 +225,9 @@ pub struct JobOptions {
     /// Its idempotency key, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
+    /// Whom it counts under in a controlled queue: a tenant, an account (rule K6). Not the idempotency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Whether it does not take over the priority of more urgent dependencies.
     #[serde(skip_serializing_if = "is_default")]
     pub own_priority_only: bool,
@@ -283,6 +288,12 @@ pub(super) fn check_options(options: &JobOptions) -> Result<()> {
         return Err(Error::invalid("delay", "must be at most ten years"));
     }
     options.idempotency.as_ref().map_or(Ok(()), Idempotency::check)?;
+    if let Some(key) = &options.key {
+        if key.is_empty() {
+            return Err(Error::invalid("key", "must not be empty"));
+        }
+        check_chars("key", key, FLOW_KEY_CHARS_MAX)?;
+    }
     check_tags(&options.tags)?;
     if let Some(id) = &options.correlation_id {
         check_chars("correlation_id", id, CORRELATION_CHARS_MAX)?;

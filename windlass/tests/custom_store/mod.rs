@@ -179,8 +179,8 @@ impl Store for MapStore {
         self.with(|tables, now| tables.insert(&submission, now))
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
-        Ok(self.with(|tables, now| tables.claim(request, now)))
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
+        Ok(Claims::from(self.with(|tables, now| tables.claim(request, now))))
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use super::control::Controlled;
 use crate::job::{
     ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority, QueueName, State,
     WorkerId, WorkflowId,
@@ -90,6 +91,8 @@ pub(super) struct Queue {
     pub(super) states: [u64; 9],
     /// SCHEDULED jobs by type, so that a claim never walks over types it does not want (rule N1b).
     pub(super) lanes: BTreeMap<JobType, BTreeSet<ClaimOrder>>,
+    /// Flow control, where the queue has it.
+    pub(super) control: Option<Box<Controlled>>,
 }
 
 #[derive(Debug)]
@@ -258,6 +261,9 @@ impl Tables {
             self.queues.insert(job.spec.queue.clone(), Queue::default());
         }
         let queue = self.queues.get_mut(&job.spec.queue).expect("it was made a line ago");
+        if let Some(control) = &mut queue.control {
+            control.place_state(job, before.map(|(state, _)| state), after.map(|(state, _)| state));
+        }
         for (place, step) in [(before, -1_i64), (after, 1)] {
             let Some((state, at)) = place else { continue };
             let count = &mut queue.states[usize::from(state.number())];
@@ -280,8 +286,12 @@ impl Tables {
         if before == after {
             return;
         }
-        let spec = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job.spec;
+        let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job;
+        let spec = &job.spec;
         let queue = self.queues.get_mut(&spec.queue).expect("a job's queue exists since it was placed");
+        if let Some(control) = &mut queue.control {
+            control.place_claim(job, before, after);
+        }
         if let Some(before) = before
             && let Some(lane) = queue.lanes.get_mut(&spec.job_type)
         {

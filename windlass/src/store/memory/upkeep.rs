@@ -16,6 +16,7 @@ impl Tables {
         let expired = self.take_back_leases(limit, now)?;
         let fired = self.fire_schedules(limit, now)?;
         let pruned = self.prune(&request.retention, limit, now);
+        self.queues.values_mut().filter_map(|queue| queue.control.as_mut()).for_each(|control| control.forget(now));
         self.workers.retain(|_, worker| now.since(worker.seen_at) <= WORKER_LIVE);
         let more = [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })

@@ -3,6 +3,7 @@
 
 use super::tables::Tables;
 use crate::error::Error;
+use crate::job::State;
 use crate::store::answer::Wake;
 use crate::store::new_job_id;
 use crate::store::rules::{Changes, Missing, Run, ScheduleWrite, Stop, WorkingSet};
@@ -85,8 +86,12 @@ impl Tables {
             self.add(entry);
         }
         for change in changes.changed {
+            if change.before.job.state == State::Running && change.after.job.state != State::Running {
+                self.hint_freed(&change.after.job.spec.queue);
+            }
             self.update(change.after.sequence, |entry| *entry = change.after);
         }
+        self.hold_gates(changes.holds);
         for change in changes.edges {
             self.edges.set(change.edge, change.open);
         }

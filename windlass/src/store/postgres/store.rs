@@ -38,8 +38,8 @@ impl Store for PostgresStore {
         self.inner.insert(&self.coalescer, submission).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
-        retrying("claim jobs", || self.inner.claim(request)).await
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
+        retrying("claim jobs", || self.inner.claim(request)).await.map(Claims::from)
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {

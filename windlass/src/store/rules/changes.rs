@@ -2,9 +2,11 @@
 
 use super::edges::Edge;
 use super::set::Entry;
-use crate::job::{AttemptRecord, JobId, LeaseToken};
+use crate::flow::GateName;
+use crate::job::{AttemptRecord, JobId, LeaseToken, QueueName};
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEventKind, Wake};
+use crate::time::Timestamp;
 
 /// Everything that a store writes after a rule, in one transaction.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub struct Changes {
     pub acts: Vec<ActRecord>,
     /// Schedules to write or to remove.
     pub schedules: Vec<ScheduleWrite>,
+    /// Gates of controlled queues to hold, of two holds the later counts; nothing where the queue is not controlled.
+    pub holds: Vec<GateHold>,
     /// Hints to send after the commit.
     pub wakes: Vec<Wake>,
 }
@@ -35,6 +39,17 @@ impl Changes {
     pub(super) fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.attempts.is_empty() && self.events.is_empty() && self.wakes.is_empty()
     }
+}
+
+/// A gate that a settlement holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GateHold {
+    /// Its queue.
+    pub queue: QueueName,
+    /// Which gate.
+    pub gate: GateName,
+    /// Until when.
+    pub until: Timestamp,
 }
 
 /// A job that has changed.

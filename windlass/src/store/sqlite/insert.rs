@@ -144,6 +144,7 @@ impl Transaction<'_> {
         let row = Entry {
             seq,
             lane,
+            stands_in: lane,
             first_at: first_at.unwrap_or(job.created_at.as_micros()),
             depth: *depth,
             flags,

@@ -125,6 +125,7 @@ impl Transaction<'_> {
     fn write(&mut self, loaded: Loaded) -> Answer<()> {
         let Loaded { set, mut rows, .. } = loaded;
         let changes = set.finish();
+        let touched = rules::touched(&changes);
         let mut row_of = |id: JobId| rows.remove(&id).ok_or_else(|| Fault::broken(format!("job {id} was not read")));
         for entry in &changes.new {
             self.write_new(entry)?;
@@ -144,6 +145,10 @@ impl Transaction<'_> {
         }
         for entry in changes.removed {
             self.remove(&row_of(entry.job.id)?)?;
+        }
+        self.hold_gates(&changes.holds)?;
+        for (queue, _) in &touched {
+            self.hint_freed(queue)?;
         }
         for act in &changes.acts {
             self.record_act(act)?;
