@@ -205,9 +205,6 @@ impl Fetcher {
             if known.heed_at.take_if(|at| *at <= now).is_some() {
                 (known.hungry, known.by_hint) = (true, true);
             }
-            if known.retry_at.take_if(|at| *at <= now).is_some() {
-                known.hungry = true;
-            }
             let backed_up = known.filled_since.is_some_and(|since| now.duration_since(since) >= HORIZON);
             // What is limited counts from the claim, and must not wait while others could run it.
             let backed_up = backed_up && !served.controlled.load(Ordering::Relaxed);
@@ -262,7 +259,6 @@ impl Fetcher {
             }
         };
         (self.pause, self.paused_until) = (PAUSE.0, None);
-        let again_at = claimed.again_in.map(|again_in| now + again_in + self.shared.jittered(RETRY_JITTER));
         // Beside another claim it may have passed over jobs that this one had locked: only alone it saw all there is.
         let alone = alone == Some(self.sent);
         let again_at = claimed.again_in.map(|again_in| now + again_in + self.shared.jittered(RETRY_JITTER));
@@ -276,8 +272,6 @@ impl Fetcher {
                 0 => {}
                 _ => known.in_vain = 0,
             }
-            // Where time will open a gate, a queue that gave too little is asked again then.
-            known.retry_at = again_at.filter(|_| got < *share);
             if got >= *share {
                 known.hungry = true;
                 known.filled_since.get_or_insert(now);
