@@ -55,6 +55,10 @@ impl Subject for Custom {
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
         Arc::new(custom_store::MapStore::new(clock))
     }
+
+    fn has_control(&self) -> bool {
+        false
+    }
 }
 
 /// A schema of its own for every case, in the database that `WINDLASS_TEST_POSTGRES` names.
@@ -67,6 +71,10 @@ struct Postgres;
 impl Subject for Postgres {
     fn name(&self) -> &'static str {
         "postgres"
+    }
+
+    fn has_control(&self) -> bool {
+        false
     }
 
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
@@ -146,7 +154,9 @@ fn main() -> ExitCode {
 fn trials(subject: &Arc<dyn Subject>) -> Vec<Trial> {
     let trial = |case: Case| {
         let subject = Arc::clone(subject);
-        Trial::test(format!("{}::{}", subject.name(), case.name), move || hold(case, subject.as_ref()))
+        let left_out = case.is_left_out(subject.as_ref());
+        let name = format!("{}::{}", subject.name(), case.name);
+        Trial::test(name, move || hold(case, subject.as_ref())).with_ignored_flag(left_out)
     };
     cases().into_iter().map(trial).collect()
 }

@@ -8,6 +8,7 @@ mod acts;
 mod attention;
 mod bounded;
 mod contents;
+mod control;
 pub(crate) mod error;
 mod events;
 mod extract;
@@ -148,6 +149,7 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(operations::routes())
         .merge(leases::routes())
         .merge(queues::routes())
+        .merge(control::routes())
         .merge(workflows::routes())
         .merge(schedules::routes())
         .merge(firings::routes())

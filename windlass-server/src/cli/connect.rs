@@ -30,7 +30,7 @@ pub(crate) struct Reach {
     /// Or ask this server; http://127.0.0.1:7654 unless named [env: WINDLASS_SERVER]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     server: Option<String>,
-    /// Read settings from this file, see docs/configuration.md [env: WINDLASS_CONFIG]
+    /// Settings from this file, see docs/configuration.md [env: WINDLASS_CONFIG]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
 }

@@ -15,6 +15,7 @@ mod enqueue_file;
 mod exit;
 mod exported;
 mod filter;
+mod flow;
 mod ids;
 mod interrupt;
 mod job_args;

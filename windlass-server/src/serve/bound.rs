@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
 use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobSpec, LogLine, Settlement};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, ClaimRequest, Claimed, Counted, Cursor, Filter, Inserted, JobEvent, Layer, ListQuery, Operated,
+    ActRecord, ClaimRequest, Claims, Counted, Cursor, Filter, Inserted, JobEvent, KeyQuery, Layer, ListQuery, Operated,
     Operation, PAGE_MAX, Page, QueueRecord, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
@@ -165,7 +166,7 @@ impl Layer for Bound {
         self.inner.own(owner).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         for (queue, _) in &request.queues {
             if queue.as_str().starts_with(SYSTEM) && !self.bounds.queues.contains(queue) {
                 let why = format!("the queue {queue} is the system's own: a token that names it may claim from it");
@@ -184,6 +185,24 @@ impl Layer for Bound {
             None => request.types = Some(self.bounds.types.clone()),
         }
         self.inner.claim(&request).await
+    }
+
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        narrowed("queue", Some(edit.queue.clone()), &self.bounds.queues)?;
+        if !self.bounds.types.is_empty() {
+            return self.whole("controls").map(|()| None);
+        }
+        self.inner.control(edit, by).await
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        narrowed("queue", Some(queue.clone()), &self.bounds.queues)?;
+        self.inner.controlled(queue).await
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        narrowed("queue", Some(query.queue.clone()), &self.bounds.queues)?;
+        self.inner.keys(query).await
     }
 
     /// The lease token is what allows it; what a settlement starts is a submission like any other.

@@ -75,6 +75,19 @@ pub enum Because {
         /// The queue.
         queue: String,
     },
+    /// A gate of its controlled queue lets nothing through.
+    Blocked {
+        /// Which: `queue mail`, `type mail.send`, `key acme`.
+        gate: String,
+        /// By what: `limit`, `rate`, `hold`, `ordered` or `halted`.
+        by: String,
+        /// What it says.
+        words: String,
+        /// When it opens, if time alone will open it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, format = DateTime)]
+        until: Option<Timestamp>,
+    },
     /// Its first run lies ahead.
     DelayedUntil {
         /// When it may run.
@@ -145,6 +158,9 @@ impl From<&StoredWhy> for Because {
             StoredWhy::LifetimeOver { deadline } => Because::LifetimeOver { deadline: *deadline },
             StoredWhy::Damaged { damage } => Because::Damaged { damage: damage.clone() },
             StoredWhy::Paused { queue } => Because::Paused { queue: queue.to_string() },
+            StoredWhy::Blocked { gate, by, words, until } => {
+                Because::Blocked { gate: gate.clone(), by: by.clone(), words: words.clone(), until: *until }
+            }
             StoredWhy::DelayedUntil { run_at } => Because::DelayedUntil { run_at: *run_at },
             StoredWhy::BackingOffUntil { run_at } => Because::BackingOffUntil { run_at: *run_at },
             StoredWhy::WaitsFor { jobs } => Because::WaitsFor { jobs: jobs.clone() },
@@ -172,6 +188,7 @@ impl Because {
             Because::LifetimeOver { deadline } => StoredWhy::LifetimeOver { deadline },
             Because::Damaged { damage } => StoredWhy::Damaged { damage },
             Because::Paused { queue } => StoredWhy::Paused { queue: QueueName::new(queue)? },
+            Because::Blocked { gate, by, words, until } => StoredWhy::Blocked { gate, by, words, until },
             Because::DelayedUntil { run_at } => StoredWhy::DelayedUntil { run_at },
             Because::BackingOffUntil { run_at } => StoredWhy::BackingOffUntil { run_at },
             Because::WaitsFor { jobs } => StoredWhy::WaitsFor { jobs },

@@ -2,8 +2,9 @@
 //!
 //! A [`Client`] is cheap to clone and knows no handler, so that a producer links none. It checks everything before the
 //! store is touched. Submitting is in `enqueue.rs`, looking in `inspect.rs`, waiting in `wait.rs`, acting in
-//! `operate.rs`, recurring work in `schedules.rs`, settling for lease holders elsewhere in `settle.rs`.
+//! `operate.rs`, flow control in `control.rs`, recurring work in `schedules.rs`, settling for lease holders elsewhere in `settle.rs`.
 
+mod control;
 mod enqueue;
 mod inspect;
 mod operate;
@@ -15,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use control::QueueControl;
 pub use enqueue::{Enqueue, EnqueueAll, Start, Started};
 pub use operate::Operate;
 pub use schedules::Schedule;

@@ -43,7 +43,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::damage;
-use super::failure::Failure;
+use super::failure::{Failure, Hold};
 use super::id::{AttemptId, JobId, LeaseToken};
 use super::options::Limits;
 use super::payload::Payload;
@@ -183,13 +183,14 @@ impl Lease {
 
     /// The attempt failed; its category and the job's policy decide what follows. A snooze snoozes.
     pub fn fail(self, failure: Failure, random: Random<'_>) -> Settlement {
+        let hold = failure.hold;
         if let (true, Some(delay)) = (failure.snooze, failure.retry_after) {
-            return self.snooze(delay);
+            return self.snooze(delay).hold(hold);
         }
         let outcome = if failure.dead_letter { Outcome::DeadLettered } else { Outcome::Failed };
         let cancelled = cancelled(Some(failure.clone()));
         let verdict = Verdict::of_failure(&self.spec.options.retry, self.failures, failure, random);
-        self.settle(outcome, verdict, cancelled)
+        self.settle(outcome, verdict, cancelled).hold(hold)
     }
 
     /// The job's row is damaged: ends it in DEAD_LETTER without a run, with what could not be read.
@@ -221,7 +222,7 @@ impl Lease {
     }
 
     fn settle(self, outcome: Outcome, verdict: Verdict, if_cancel_asked: Verdict) -> Settlement {
-        Settlement { key: self.key, outcome, verdict, if_cancel_asked, result: None, children: Vec::new() }
+        Settlement { key: self.key, outcome, verdict, if_cancel_asked, result: None, children: Vec::new(), hold: None }
     }
 }
 
@@ -242,9 +243,22 @@ pub struct Settlement {
     if_cancel_asked: Verdict,
     result: Option<Payload>,
     children: Vec<JobSpec>,
+    hold: Option<Hold>,
 }
 
 impl Settlement {
+    /// Holds a gate of the job's controlled queue from the settlement on.
+    #[must_use]
+    pub fn hold(mut self, hold: Option<Hold>) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The gate that it holds.
+    pub fn held(&self) -> Option<Hold> {
+        self.hold
+    }
+
     /// Spawns children, stored in the same transaction as the completion (FAN_OUT).
     ///
     /// Refused for anything but a completion, and for more than 1,000. Their dependencies may name each other by
@@ -279,6 +293,7 @@ impl Settlement {
             if_cancel_asked: self.if_cancel_asked.clone(),
             result: self.result.clone(),
             children: self.children.clone(),
+            hold: self.hold,
         }
     }
 

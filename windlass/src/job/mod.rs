@@ -20,6 +20,7 @@ mod record;
 mod retry;
 mod spec;
 mod state;
+mod unique;
 mod verdict;
 mod view;
 
@@ -34,7 +35,7 @@ pub(crate) use failure::cut;
 pub use failure::{
     CAUSES_MAX, CODE_BYTES_MAX, CODE_CANCELLED, CODE_DAMAGED, CODE_DEPENDENCY, CODE_EXECUTION_TIMEOUT,
     CODE_INTERRUPTED, CODE_INVALID_PAYLOAD, CODE_LEASE_EXPIRED, CODE_LIFETIME, CODE_OPERATOR, CODE_PANIC, Category,
-    Failure, FailureRecord, MESSAGE_BYTES_MAX, OrFailure,
+    Failure, FailureRecord, Hold, HoldScope, MESSAGE_BYTES_MAX, OrFailure,
 };
 pub use id::{
     AttemptId, DEFAULT_QUEUE, JobId, JobType, LeaseToken, QUEUE_BYTES_MAX, QueueName, TYPE_BYTES_MAX, WORKER_BYTES_MAX,
@@ -44,10 +45,10 @@ pub use lease::{Lease, LeaseKey, SPAWN_MAX, Settlement, Stale};
 pub use new_job::NewJob;
 pub(crate) use options::check_chars;
 pub use options::{
-    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, EXECUTION_NOTICE, Idempotency, JobOptions, KEY_CHARS_MAX,
-    Limits, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SUBMITTER_CHARS_MAX, SYSTEM_PREFIX, Scope,
-    TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext,
-    URL_BYTES_MAX, WINDOW_DEFAULT, check_tags, check_url,
+    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, EXECUTION_NOTICE, FLOW_KEY_CHARS_MAX, Idempotency,
+    JobOptions, KEY_CHARS_MAX, Limits, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SUBMITTER_CHARS_MAX,
+    SYSTEM_PREFIX, Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts,
+    TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT, check_tags, check_url,
 };
 pub(crate) use payload::check_size;
 pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload, SEALED_TYPE};
@@ -59,6 +60,7 @@ pub use record::{
 pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, RETRY_AFTER_MAX, Random, RetryPolicy};
 pub use spec::JobSpec;
 pub use state::{Event, IllegalTransition, SimpleState, State};
+pub use unique::{Debounce, OnExisting, POINTERS_MAX, Unique, Until, key_of_payload, key_of_pointers};
 pub use verdict::{CancelVerdict, Verdict};
 
 use crate::error::{Error, Result};

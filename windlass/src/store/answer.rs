@@ -34,6 +34,53 @@ pub struct Claimed {
     pub expires_in: Duration,
 }
 
+/// What a claim took, and when to ask again. Reads like the list of its jobs.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// The jobs, each with its lease.
+    pub jobs: Vec<Claimed>,
+    /// After how long a gate of a controlled queue opens by time alone, if one does (rule K15).
+    pub again_in: Option<Duration>,
+}
+
+impl From<Vec<Claimed>> for Claims {
+    fn from(jobs: Vec<Claimed>) -> Self {
+        Claims { jobs, again_in: None }
+    }
+}
+
+impl std::ops::Deref for Claims {
+    type Target = Vec<Claimed>;
+
+    fn deref(&self) -> &Vec<Claimed> {
+        &self.jobs
+    }
+}
+
+impl std::ops::DerefMut for Claims {
+    fn deref_mut(&mut self) -> &mut Vec<Claimed> {
+        &mut self.jobs
+    }
+}
+
+impl<'a> IntoIterator for &'a Claims {
+    type Item = &'a Claimed;
+    type IntoIter = std::slice::Iter<'a, Claimed>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.jobs.iter()
+    }
+}
+
+impl IntoIterator for Claims {
+    type Item = Claimed;
+    type IntoIter = std::vec::IntoIter<Claimed>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.jobs.into_iter()
+    }
+}
+
 /// What a heartbeat found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Extended {

@@ -46,6 +46,7 @@ pub use sealed::{Keyring, Sealed, UNOPENED_WAIT};
 pub use sqlite::{SqliteOptions, SqliteStore};
 
 use crate::error::{Error, Result};
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale,
     WorkflowId,
@@ -74,7 +75,9 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     // Through: a lease holder's calls, each fenced by its token in the statement that writes.
 
     /// Takes runnable jobs under a lease (rule L1).
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>>;
+    ///
+    /// In a controlled queue only what all gates let through (rule K2); the answer says when to ask again.
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims>;
 
     /// Heartbeats for many leases at once (rule L5); one answer for each, in order.
     ///
@@ -133,6 +136,26 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     /// All queues that have jobs or are paused, by name.
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
+
+    /// Changes the flow control of a queue (rule K1); gives it as it is afterwards.
+    ///
+    /// A store that has none refuses.
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        let _ = (edit, by);
+        Err(Error::invalid("control", format!("a store of kind {} has no flow control", self.kind())))
+    }
+
+    /// The flow control of a queue, if it is controlled.
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        let _ = queue;
+        Ok(None)
+    }
+
+    /// The keys of a controlled queue that have jobs or limits of their own, by name.
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        let _ = query;
+        Err(Error::invalid("control", format!("a store of kind {} has no flow control", self.kind())))
+    }
 
     /// A worker says that it lives and what it serves.
     async fn announce(&self, worker: &WorkerReport) -> Result<()>;

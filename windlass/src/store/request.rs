@@ -234,6 +234,28 @@ impl Cursor {
     }
 }
 
+/// Asks for keys of a controlled queue, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyQuery {
+    /// The queue.
+    pub queue: QueueName,
+    /// Only keys of which nothing may start now.
+    pub blocked: bool,
+    /// Only this key.
+    pub key: Option<String>,
+    /// How many at most, up to [`PAGE_MAX`].
+    pub limit: usize,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+}
+
+impl KeyQuery {
+    /// The first page of all keys of a queue.
+    pub fn new(queue: QueueName) -> Self {
+        KeyQuery { queue, blocked: false, key: None, limit: 100, after: None }
+    }
+}
+
 /// One step of an operator's act.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operation {

@@ -2,9 +2,10 @@
 //!
 //! One mutex around `Tables`; every method takes it, lets time pass (what fell due becomes SCHEDULED), and does one
 //! thing. The decisions are the pure core's and those of [`rules`], to which `working` is the way. The
-//! other files follow the pipeline: `insert`, `lease` (claim, extend, save), `upkeep`, `operate`, `read`, `schedules`.
+//! other files follow the pipeline: `insert`, `lease` (claim, extend, save), `control` (flow control), `upkeep`, `operate`, `read`, `schedules`.
 
 mod check;
+mod control;
 mod insert;
 mod lease;
 mod operate;
@@ -28,6 +29,7 @@ use super::request::*;
 use super::rules;
 use crate::clock::{Clock, LAPSING, SystemClock};
 use crate::error::Result;
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -114,7 +116,7 @@ impl Store for MemoryStore {
         self.change(|tables, now| tables.insert(&submission, now))
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         Ok(self.change(|tables, now| tables.claim(request, now)))
     }
 
@@ -193,6 +195,18 @@ impl Store for MemoryStore {
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
         Ok(self.read(|tables, _| tables.queues()))
+    }
+
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        self.change(|tables, now| tables.control(edit, by, now))
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        Ok(self.read(|tables, _| tables.controlled(queue).map(|known| known.record.clone())))
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        self.read(|tables, now| tables.keys(query, now))
     }
 
     async fn announce(&self, worker: &WorkerReport) -> Result<()> {

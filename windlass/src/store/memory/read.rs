@@ -87,6 +87,7 @@ impl Tables {
             paused: queue.is_some_and(|queue| queue.paused),
             waits_for: if entry.job.state == State::Pending { waits_for } else { Vec::new() },
             ahead,
+            blocked: self.blocked(&entry.job, now),
             ..Circumstances::default()
         };
         for worker in self.live_workers(now) {

@@ -5,14 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use super::control::Controlled;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority, QueueName, State,
-    WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Priority, QueueName, State, WorkerId,
+    WorkflowId,
 };
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEvent, JobEventKind, Wake, WorkerRecord};
 use crate::store::request::Cursor;
-use crate::store::rules::{Edges, Entry};
+use crate::store::rules::{Edges, Entry, KeptKey};
 use crate::time::Timestamp;
 use crate::workflow::{Sequence, WorkflowRecord};
 
@@ -49,10 +50,9 @@ impl Stored {
 /// What an idempotency key stands for, kept even when the job is gone.
 #[derive(Debug)]
 pub(super) struct Key {
-    pub(super) job: JobId,
-    pub(super) expires_at: Option<Timestamp>,
-    pub(super) job_type: JobType,
-    pub(super) payload: Payload,
+    pub(super) kept: KeptKey,
+    /// When upkeep looks at it.
+    pub(super) look_at: Option<Timestamp>,
 }
 
 /// Something that happened, by its number.
@@ -90,6 +90,8 @@ pub(super) struct Queue {
     pub(super) states: [u64; 9],
     /// SCHEDULED jobs by type, so that a claim never walks over types it does not want (rule N1b).
     pub(super) lanes: BTreeMap<JobType, BTreeSet<ClaimOrder>>,
+    /// Flow control, where the queue has it.
+    pub(super) control: Option<Box<Controlled>>,
 }
 
 #[derive(Debug)]
@@ -107,7 +109,8 @@ pub(super) struct Tables {
     pub(super) ended: BTreeSet<(State, Timestamp, Sequence)>,
     pub(super) edges: Edges,
     pub(super) keys: HashMap<ScopedKey, Key>,
-    pub(super) key_ends: BTreeSet<(Timestamp, ScopedKey)>,
+    /// Keys by the moment at which upkeep looks at them.
+    pub(super) key_looks: BTreeSet<(Timestamp, ScopedKey)>,
     pub(super) workflows: BTreeMap<Sequence, WorkflowRecord>,
     pub(super) workflow_ids: HashMap<WorkflowId, Sequence>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
@@ -161,7 +164,7 @@ impl Tables {
             ended: BTreeSet::new(),
             edges: Edges::default(),
             keys: HashMap::new(),
-            key_ends: BTreeSet::new(),
+            key_looks: BTreeSet::new(),
             workflows: BTreeMap::new(),
             workflow_ids: HashMap::new(),
             workers: BTreeMap::new(),
@@ -261,6 +264,9 @@ impl Tables {
             self.queues.insert(job.spec.queue.clone(), Queue::default());
         }
         let queue = self.queues.get_mut(&job.spec.queue).expect("it was made a line ago");
+        if let Some(control) = &mut queue.control {
+            control.place_state(job, before.map(|(state, _)| state), after.map(|(state, _)| state));
+        }
         for (place, step) in [(before, -1_i64), (after, 1)] {
             let Some((state, at)) = place else { continue };
             let count = &mut queue.states[usize::from(state.number())];
@@ -283,8 +289,12 @@ impl Tables {
         if before == after {
             return;
         }
-        let spec = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job.spec;
+        let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job;
+        let spec = &job.spec;
         let queue = self.queues.get_mut(&spec.queue).expect("a job's queue exists since it was placed");
+        if let Some(control) = &mut queue.control {
+            control.place_claim(job, before, after);
+        }
         if let Some(before) = before
             && let Some(lane) = queue.lanes.get_mut(&spec.job_type)
         {

@@ -38,9 +38,9 @@ impl Store for PostgresStore {
         self.inner.insert(&self.coalescer, submission).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         self.inner.give_back_unheard().await;
-        retrying("claim jobs", || self.inner.claim(request)).await
+        retrying("claim jobs", || self.inner.claim(request)).await.map(Claims::from)
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {

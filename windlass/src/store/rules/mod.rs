@@ -13,6 +13,7 @@
 //! reading are the store's own, and shortcuts for jobs without dependents, children or callbacks.
 
 mod changes;
+mod control;
 mod damage;
 mod depth;
 mod edges;
@@ -28,7 +29,8 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, ScheduleWrite};
+pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, GateHold, KeptKey, LOOK_EVERY, ScheduleWrite, look_at};
+pub use control::{controlled, touched};
 pub use damage::{DAMAGED_CLAIMS_MAX, split_damaged};
 pub use edges::{Edge, Edges};
 pub use ends::{expire, outlive, tell_completed, tell_ends};

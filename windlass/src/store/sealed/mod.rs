@@ -18,7 +18,7 @@ use bytes::Bytes;
 pub use self::keyring::Keyring;
 use self::keyring::{Closed, is_envelope};
 use super::{
-    ClaimRequest, Claimed, Inserted, Layer, ListQuery, Page, Save, ScheduleEdit, ScheduleEdited, Settled, Store,
+    ClaimRequest, Claims, Inserted, Layer, ListQuery, Page, Save, ScheduleEdit, ScheduleEdited, Settled, Store,
 };
 use crate::error::{Error, Result};
 use crate::job::{JobId, JobRecord, JobSpec, Payload, SEALED_TYPE, Settlement, Stale};
@@ -210,10 +210,11 @@ impl Layer for Sealed {
     }
 
     /// What does not open is given back uncounted, and left to whoever has its key.
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         let mut opened = Vec::new();
         let mut given_back = Vec::new();
-        for mut claimed in self.inner.claim(request).await? {
+        let Claims { jobs, again_in } = self.inner.claim(request).await?;
+        for mut claimed in jobs {
             match self.open(&mut claimed.job) {
                 Ok(()) => opened.push(claimed),
                 Err(closed) => {
@@ -228,7 +229,7 @@ impl Layer for Sealed {
         {
             tracing::warn!(%error, "jobs that cannot be opened could not be given back");
         }
-        Ok(opened)
+        Ok(Claims { jobs: opened, again_in })
     }
 
     async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>> {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, Row as SqlRow, params};
 
 use super::columns::{
-    columns, json, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text, time, uuid,
+    columns, json, kind_state, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text,
+    time, uuid,
 };
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
@@ -24,6 +25,9 @@ use crate::workflow::graph::Waits;
 pub(super) const FLAG_CALLBACK: i64 = 1;
 /// The job has a row in `note`.
 pub(super) const FLAG_NOTE: i64 = 2;
+
+/// The job stands in a strand of a controlled queue, or runs in one: the quick ways of plain queues pass over it.
+pub(super) const FLAG_FLOW: i64 = 4;
 
 /// What every place keeps of a job, as the columns of [`HotColumn`].
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +59,7 @@ columns! {
 }
 columns! {
     /// What `get_leased.sql` selects beside.
-    LeasedColumn from HotColumn::NAMES.len() => expires_at, token, worker, cancel
+    LeasedColumn from HotColumn::NAMES.len() => expires_at, token, worker, cancel, lane
 }
 columns! {
     /// What `get_done.sql` selects beside.
@@ -63,7 +67,7 @@ columns! {
 }
 columns! {
     /// What `get_ready.sql` and `get_ready_moved.sql` select beside.
-    ReadyColumn from HotColumn::NAMES.len() => at, kind
+    ReadyColumn from HotColumn::NAMES.len() => at, kind, lane
 }
 columns! {
     /// What `get_pending.sql` selects beside.
@@ -110,16 +114,6 @@ impl Place {
     }
 }
 
-/// SCHEDULED, DELAYED and RETRYING jobs wait in one table.
-pub(super) fn kind_state(kind: i64) -> Answer<State> {
-    match kind {
-        0 => Ok(State::Scheduled),
-        1 => Ok(State::Delayed),
-        2 => Ok(State::Retrying),
-        other => Err(Fault::broken(format!("no job waits with kind {other}"))),
-    }
-}
-
 /// The attempt that ended a job, kept with it.
 #[derive(Clone, Debug)]
 pub(super) struct Closed {
@@ -133,6 +127,8 @@ pub(super) struct Closed {
 pub(super) struct Entry {
     pub(super) seq: i64,
     pub(super) lane: i64,
+    /// The lane that it stands in and is counted in: its own, or a strand of a controlled queue.
+    pub(super) stands_in: i64,
     pub(super) first_at: i64,
     pub(super) depth: u32,
     pub(super) flags: i64,
@@ -228,6 +224,7 @@ impl Transaction<'_> {
         let mut entry = Entry {
             seq,
             lane,
+            stands_in: lane,
             first_at,
             depth,
             flags: 0,
@@ -253,6 +250,7 @@ impl Transaction<'_> {
         let Some(row) = rows.next()? else { return Ok(false) };
         entry.apply_hot(&Hot::read(row)?);
         entry.place = Place::Leased;
+        entry.stands_in = row.get(LeasedColumn::lane.number())?;
         entry.token = Some(LeaseToken::from_uuid(uuid(row, LeasedColumn::token.number())?));
         let job = &mut entry.job;
         job.state = State::Running;
@@ -307,6 +305,7 @@ impl Transaction<'_> {
                 Hot::read(row)?,
                 row.get::<_, i64>(ReadyColumn::at.number())?,
                 row.get::<_, i64>(ReadyColumn::kind.number())?,
+                row.get::<_, i64>(ReadyColumn::lane.number())?,
             ))
         };
         let mut found = statement.query_row(place, read).optional()?;
@@ -314,8 +313,9 @@ impl Transaction<'_> {
             let mut statement = self.statement(include_str!("sql/get_ready_moved.sql"))?;
             found = statement.query_row([entry.seq], read).optional()?;
         }
-        let Some((hot, at, kind)) = found else { return Ok(false) };
+        let Some((hot, at, kind, lane)) = found else { return Ok(false) };
         entry.apply_hot(&hot);
+        entry.stands_in = lane;
         entry.place = Place::Ready { priority: hot.priority, at, kind };
         let job = &mut entry.job;
         job.state = kind_state(kind)?;
@@ -414,10 +414,10 @@ impl Transaction<'_> {
 
     /// Takes a job from where it stands.
     pub(super) fn leave(&mut self, entry: &Entry) -> Answer<()> {
-        self.count(entry.lane, entry.place.counted()?, -1);
+        self.count(entry.stands_in, entry.place.counted()?, -1);
         match entry.place {
             Place::Ready { priority, at, .. } => {
-                self.execute(HotStatement::DeleteReady, [entry.lane, priority, at, entry.seq])?;
+                self.execute(HotStatement::DeleteReady, [entry.stands_in, priority, at, entry.seq])?;
             }
             Place::Pending => {
                 self.statement(include_str!("sql/delete_pending.sql"))?.execute([entry.seq])?;
@@ -432,8 +432,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Puts a job where its state says, without taking it from anywhere.
+    /// Puts a job where its state says, without taking it from anywhere. Only a RUNNING job enters a strand.
     pub(super) fn enter(&mut self, entry: &mut Entry) -> Answer<()> {
+        if entry.job.state != State::Running {
+            entry.stands_in = entry.lane;
+            entry.flags &= !FLAG_FLOW;
+        }
         match entry.job.state {
             State::Scheduled => self.enter_ready(entry, 0)?,
             State::Delayed => self.enter_ready(entry, 1)?,
@@ -442,7 +446,7 @@ impl Transaction<'_> {
             State::Running => self.enter_leased(entry)?,
             State::Completed | State::Failed | State::DeadLetter | State::Cancelled => self.enter_done(entry)?,
         }
-        self.count(entry.lane, entry.job.state, 1);
+        self.count(entry.stands_in, entry.job.state, 1);
         Ok(())
     }
 
@@ -517,7 +521,7 @@ impl Transaction<'_> {
         };
         self.statement(include_str!("sql/add_leased.sql"))?.execute(params![
             entry.seq,
-            entry.lane,
+            entry.stands_in,
             job.effective_priority().number(),
             job.deadline.map(Timestamp::as_micros),
             entry.flags,

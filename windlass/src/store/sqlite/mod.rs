@@ -14,6 +14,7 @@ mod check;
 mod checkpoint;
 mod claim;
 mod columns;
+mod control;
 mod edges;
 mod entry;
 mod fault;

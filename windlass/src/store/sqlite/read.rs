@@ -84,6 +84,7 @@ impl Transaction<'_> {
         if job.state == State::Scheduled {
             around.ahead = self.ahead_of(&entry)?;
         }
+        around.blocked = self.blocked(&entry)?;
         for worker in self.workers()? {
             worker.tell(job, &mut around);
         }
@@ -126,7 +127,7 @@ impl Transaction<'_> {
         while let Some(row) = rows.next()? {
             let (lane, kind, due): (i64, i64, i64) = (row.get("lane")?, row.get("kind")?, row.get("due")?);
             let due = u64::try_from(due).unwrap_or_default();
-            let from = usize::from(super::job_rows::kind_state(kind)?.number());
+            let from = usize::from(super::columns::kind_state(kind)?.number());
             if let Some(counts) = lanes.iter_mut().find(|counts| counts.lane == lane) {
                 counts.states[from] = counts.states[from].saturating_sub(due);
                 counts.states[usize::from(State::Scheduled.number())] += due;

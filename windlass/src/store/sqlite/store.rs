@@ -7,6 +7,7 @@ use tokio::sync::broadcast;
 
 use super::SqliteStore;
 use crate::error::Result;
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -33,7 +34,7 @@ impl Store for SqliteStore {
         self.add(attempted, count, move |tx| tx.insert(&submission)).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         let attempted = match request.queues.as_slice() {
             [(queue, _)] => format!("claim from queue {queue:?}"),
             queues => format!("claim from {} queues", queues.len()),
@@ -119,6 +120,22 @@ impl Store for SqliteStore {
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
         self.readers.read("read queues", |tx| tx.queues()).await
+    }
+
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        let (edit, by) = (edit.clone(), by.map(str::to_owned));
+        let attempted = format!("control queue {:?}", edit.queue);
+        self.write(attempted, 1, move |tx| tx.control(&edit, by.as_deref())).await
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        let queue = queue.clone();
+        self.readers.read("read the control of a queue", move |tx| tx.controlled(&queue)).await
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        let query = query.clone();
+        self.readers.read("list keys", move |tx| tx.keys(&query)).await
     }
 
     async fn announce(&self, worker: &WorkerReport) -> Result<()> {

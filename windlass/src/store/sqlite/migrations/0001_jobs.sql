@@ -19,6 +19,7 @@ create table windlass_lane (
     lane integer primary key,
     queue text not null,
     type text not null,
+    key text not null default '',
     pending integer not null default 0,
     delayed integer not null default 0,
     scheduled integer not null default 0,
@@ -28,9 +29,13 @@ create table windlass_lane (
     failed integer not null default 0,
     dead_letter integer not null default 0,
     cancelled integer not null default 0,
-    unique (queue, type)
+    unique (queue, type, key)
 );
-create table windlass_queue (name text primary key, paused integer not null) without rowid;
+-- In a controlled queue the jobs of one key are counted in a lane of their own, a strand, whose `key` is `k:` and the key.
+create index windlass_lane_busy on windlass_lane (queue) where key <> '' and delayed + scheduled + running + retrying > 0;
+-- `control` is the flow control of the queue, as JSON; what is kept of its gates is in `windlass_gate`.
+create table windlass_queue (name text primary key, paused integer not null, control text) without rowid;
+create table windlass_gate (queue text not null, name text not null, gate text not null, primary key (queue, name)) without rowid;
 
 -- `seq` is the order of submission; the id leads to it without an index. `first_at` is where it stood first in
 -- `ready`, if not at `created_at`. The payload is last: nothing behind it has to be found.
