@@ -56,6 +56,7 @@ async fn d6b_an_outage_refuses_nothing_that_a_living_worker_decided(bench: Bench
     let completed = bench.running(job()).await;
     let failed = bench.running(job()).await;
     let interrupted = bench.running(job().max_attempts(1)).await;
+    well(&bench, 1).await;
     bench.advance(HOUR);
     // Before anybody noticed that the store was away.
     assert_eq!(bench.complete(completed.lease).await, State::Completed);
@@ -70,6 +71,7 @@ async fn d6b_what_was_running_saves_after_an_outage(bench: Bench) {
     bench.clock.mind_absences();
     well(&bench, 2).await;
     let (one, other) = (bench.running(job()).await, bench.running(job()).await);
+    well(&bench, 1).await;
     bench.advance(HOUR);
     let saves =
         [&one, &other].map(|claimed| Save::under(claimed.lease.key()).checkpoint(b"here".to_vec()).expect("small"));
@@ -84,6 +86,7 @@ async fn d6b_the_lease_of_a_dead_worker_is_taken_back_after_an_outage(bench: Ben
     bench.clock.mind_absences();
     well(&bench, 2).await;
     let claimed = bench.running(job().max_attempts(1)).await;
+    well(&bench, 1).await;
     bench.advance(HOUR);
     let grace = LEASE.as_secs().max(3) + 1;
     assert_eq!(well(&bench, grace).await, 1, "one lease time, and not for ever");
@@ -112,6 +115,7 @@ async fn l8_a_leap_of_the_clock_expires_no_lease_whose_holder_lives(bench: Bench
     bench.clock.mind_absences();
     well(&bench, 2).await;
     let claimed = bench.running(job().max_attempts(1)).await;
+    well(&bench, 1).await;
     // Less than the execution timeout, which a leap uses up as well (T1b).
     bench.advance(HOUR / 3);
     for _ in 0..2 * LEASE.as_secs() {
