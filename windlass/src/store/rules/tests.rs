@@ -172,10 +172,11 @@ fn a_refused_settlement_changes_nothing() {
 #[test]
 fn c4_a_refused_firing_is_noted_until_one_succeeds() {
     let mut shelf = Shelf::default();
-    let minute = Duration::from_secs(60);
-    let mut schedule = ScheduleRecord::create(ScheduleSpec::every("a", minute, spec(job())), NOW).expect("valid");
-    schedule.next_at = Some(NOW);
-    let late = job().run_at(NOW.plus(2 * minute)).lifetime(minute);
+    // The first slot of one that fires every second since the epoch is now.
+    let second = Duration::from_secs(1);
+    let every_second = ScheduleSpec::every("a", second, spec(job()));
+    let schedule = ScheduleRecord::create(every_second, Timestamp::EPOCH).expect("valid");
+    let late = job().run_at(NOW.plus(2 * second)).lifetime(second);
     let unfit = ScheduleRecord { spec: ScheduleSpec { job: spec(late), ..schedule.spec.clone() }, ..schedule.clone() };
     let mut fired = |schedule: &ScheduleRecord| {
         let mut written = None;
