@@ -2,10 +2,10 @@
 //!
 //! A batch goes out as soon as the one before it is done, with everything that was decided meanwhile: one decision on an
 //! idle worker waits for nobody, and a busy worker makes large batches by itself. Where the store gains by several calls
-//! at once, a full batch does not wait for the one before it. The leases of what waits here are kept alive by the heartbeat,
-//! and store errors are answered by trying again (rule D6): whether a lease held while the store was away is for the store
-//! to say. A call that hangs is made again when the last of its leases has run out by this machine's clock, and otherwise
-//! after half a minute.
+//! at once, a full batch does not wait for the one before it. The leases of what waits here are kept
+//! alive by the heartbeat, and store errors are answered by trying again (rule D6): whether a lease held while the store was
+//! away is for the store to say. A call that hangs is made again when the last of its leases has run out by this machine's
+//! clock, and otherwise after half a minute.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

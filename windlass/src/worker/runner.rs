@@ -61,9 +61,10 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>, handler: &H
     if attempt.current_order() >= Order::Lost {
         return Ended::Silent;
     }
-    // It never starts under a lease that is in doubt, and that is not counted if the lease still held.
-    if attempt.holds_for(Instant::now(), Duration::ZERO).is_none() || attempt.current_order() == Order::Cancel {
-        // Where a cancel was asked, the store makes a cancel of it.
+    // It never starts under a lease that is in doubt, and that is not counted if the lease still held. Nor does it start when
+    // a cancel was asked for: the store makes one of it.
+    let in_doubt = attempt.holds_for(Instant::now(), Duration::ZERO).is_none();
+    if in_doubt || attempt.current_order() >= Order::Cancel {
         return Ended::Released;
     }
     let job = attempt.job();

@@ -55,22 +55,22 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 15)]
     every: u64,
     /// Slots of each worker
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     slots: usize,
     /// Jobs that a worker claims ahead of free slots at most [default: as many as start within 50 ms]
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     prefetch: Option<usize>,
     /// Run drain, work and idle with this many worker processes, instead of one worker in this process
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     processes: usize,
     /// Jobs a second that idle worker processes are given
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, value_name = "N", default_value_t = 50.0)]
     rate: f64,
     /// Run another build of this program in turn with this one, and print ratios of medians
     #[arg(long, value_name = "BUILD")]
     compare: Option<std::path::PathBuf>,
     /// How often each build runs when two are compared
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
