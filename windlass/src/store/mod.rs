@@ -190,6 +190,12 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// How many claims, and how many settlements, one worker should have under way at once: more than one where the store
+    /// gains by it.
+    fn calls_at_once(&self) -> usize {
+        1
+    }
+
     /// Hints that something changed. May lose some or be silent: polling must suffice.
     fn wakes(&self) -> broadcast::Receiver<Wake>;
 
