@@ -510,7 +510,7 @@ impl World {
         if let Some(name) = vanished.iter().find(|name| !prunable.contains(name)) {
             return Err(format!("job {name} was pruned, but must be kept"));
         }
-        let keys = self.model.lapsed_keys();
+        let keys = self.model.lapsed_keys(&vanished);
         if pruned < vanished.len() || pruned > vanished.len() + keys || vanished.len() > limit {
             return Err(format!("{pruned} pruned: {vanished:?} of at most {limit}, and up to {keys} keys"));
         }
