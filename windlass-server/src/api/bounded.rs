@@ -91,6 +91,12 @@ pub(super) fn bytes_of(job: &JobRecord) -> usize {
     data + tags + said + JOB_BYTES
 }
 
+/// The job without what users put into it, for whoever keeps many and shows none of that.
+pub(super) fn without_data(mut job: JobRecord) -> JobRecord {
+    Arc::make_mut(&mut job.spec).payload = Payload::default();
+    JobRecord { result: None, checkpoint: None, ..job }
+}
+
 /// A page of jobs. One that would become too large is shorter and has a cursor.
 pub(super) async fn page(state: &ApiState, mut query: ListQuery) -> Result<Page<JobRecord>, Refusal> {
     let (wanted, step) = (query.limit, rows_of(state.client().limits_in_force()));

@@ -289,6 +289,12 @@ impl Query {
             created_after: self.time("created_after")?,
             created_before: self.time("created_before")?,
             ended_before: self.time("ended_before")?,
+            ended_after: self.time("ended_after")?,
+            changed_before: self.time("changed_before")?,
+            fingerprint: self.text("fingerprint")?.map(|text| text.parse()).transpose()?,
+            worker: self.text("worker")?,
+            key: self.text("key")?,
+            text: self.text("text")?,
         };
         filter.try_into()
     }

@@ -75,6 +75,22 @@ pub(super) struct FilterParams {
     /// Ended before this moment.
     #[param(format = DateTime)]
     ended_before: Option<String>,
+    /// Ended at or after this moment.
+    #[param(format = DateTime)]
+    ended_after: Option<String>,
+    /// Changed state for the last time before this moment.
+    #[param(format = DateTime)]
+    changed_before: Option<String>,
+    /// Dead of this fault; see `/v1/errors`.
+    #[param(pattern = "^[0-7][0-9a-f]{15}$")]
+    fingerprint: Option<String>,
+    /// Running under a lease of this worker.
+    worker: Option<String>,
+    /// That this idempotency key stands for, in any scope.
+    key: Option<String>,
+    /// With this text in its payload, in the message of its last failure or in its tags; ASCII letters match in both cases.
+    /// Not for callers from whom payloads are hidden.
+    text: Option<String>,
 }
 
 /// A page of a list.

@@ -9,6 +9,7 @@ mod attention;
 mod bounded;
 mod contents;
 pub(crate) mod error;
+mod errors;
 mod events;
 mod extract;
 mod firings;
@@ -127,6 +128,7 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(submit::routes())
         .merge(jobs::routes())
         .merge(contents::routes())
+        .merge(errors::routes())
         .merge(acts::routes())
         .merge(operations::routes())
         .merge(leases::routes())

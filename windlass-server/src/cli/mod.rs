@@ -12,6 +12,7 @@ mod dlq;
 mod doctor;
 mod enqueue;
 mod enqueue_file;
+mod errors;
 mod exit;
 mod exported;
 mod filter;
@@ -85,6 +86,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Enqueue a job, or the jobs of a file
     Enqueue(Box<enqueue::Arguments>),
+    /// Group failed jobs by what they failed with
+    Errors(errors::Arguments),
     /// Look at jobs, wait for them, act on them
     Jobs(Box<jobs::Arguments>),
     /// Print the description of the HTTP API
@@ -154,6 +157,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Dlq(arguments) => dlq::run(reach, arguments).await,
         Command::Doctor(arguments) => doctor::run(reach, arguments).await,
         Command::Enqueue(arguments) => enqueue::run(reach, *arguments).await,
+        Command::Errors(arguments) => errors::run(reach, arguments).await,
         Command::Jobs(arguments) => jobs::run(reach, *arguments).await,
         Command::Openapi => {
             use std::io::Write;

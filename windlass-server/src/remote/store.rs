@@ -148,6 +148,18 @@ impl Store for HttpStore {
         Ok(Counted { count: answer.count, looked: answer.looked, capped: answer.capped })
     }
 
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        let call = self
+            .get("group dead jobs", &["errors"])
+            .maybe("queue", query.queue.as_ref().map(QueueName::as_str))
+            .maybe("type", query.job_type.as_ref().map(windlass::JobType::as_str))
+            .maybe("cursor", query.after.as_ref().map(|cursor| cursor.0.as_str()))
+            .param("limit", query.groups_max().to_string());
+        let page: wire::ErrorPage = call.answer().await?;
+        let items: Result<Vec<_>> = page.items.into_iter().map(FaultGroup::try_from).collect();
+        Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
+    }
+
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
         let call = self.get("list attempts", &["jobs", &job.to_string(), "attempts"]);
         let answer: wire::Attempts = call.answer().await?;
@@ -323,6 +335,12 @@ fn filtered<'a>(call: Call<'a>, filter: &Filter) -> Call<'a> {
         .maybe("created_after", filter.created_from.map(|at| at.to_string()))
         .maybe("created_before", filter.created_before.map(|at| at.to_string()))
         .maybe("ended_before", filter.ended_before.map(|at| at.to_string()))
+        .maybe("ended_after", filter.ended_from.map(|at| at.to_string()))
+        .maybe("changed_before", filter.changed_before.map(|at| at.to_string()))
+        .maybe("fingerprint", filter.fingerprint.map(|fingerprint| fingerprint.to_string()))
+        .maybe("worker", filter.worker.as_ref().map(ToString::to_string))
+        .maybe("key", filter.key.as_deref())
+        .maybe("text", filter.text.as_deref())
 }
 
 fn wire_name(state: windlass::State) -> String {

@@ -43,13 +43,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use super::fingerprint::Fingerprint;
 use super::id::{AttemptId, JobId, LeaseToken};
 use super::options::Limits;
 use super::payload::Payload;
 use super::record::{JobRecord, Outcome, Reason, ReasonKind};
 use super::retry::{DELAY_MAX, Random};
 use super::spec::JobSpec;
-use super::state::Event;
+use super::state::{Event, State};
 use super::verdict::Verdict;
 use crate::error::{Error, Result};
 
@@ -214,7 +215,10 @@ impl Lease {
     }
 
     fn settle(self, outcome: Outcome, verdict: Verdict, if_cancel_asked: Verdict) -> Settlement {
-        Settlement { key: self.key, outcome, verdict, if_cancel_asked, result: None, children: Vec::new() }
+        let dies = matches!(State::Running.after(verdict.event), Ok(State::Failed | State::DeadLetter));
+        let failure = verdict.failure.as_ref().filter(|_| dies);
+        let fault = failure.map(|failure| failure.fingerprint(&self.spec.job_type));
+        Settlement { key: self.key, outcome, verdict, if_cancel_asked, fault, result: None, children: Vec::new() }
     }
 }
 
@@ -233,6 +237,7 @@ pub struct Settlement {
     outcome: Outcome,
     verdict: Verdict,
     if_cancel_asked: Verdict,
+    fault: Option<Fingerprint>,
     result: Option<Payload>,
     children: Vec<JobSpec>,
 }
@@ -267,6 +272,7 @@ impl Settlement {
             outcome: self.outcome,
             verdict: self.verdict.clone(),
             if_cancel_asked: self.if_cancel_asked.clone(),
+            fault: self.fault,
             result: self.result.clone(),
             children: self.children.clone(),
         }
@@ -285,6 +291,11 @@ impl Settlement {
     /// What it does to the job; `cancel_asked` is the store's knowledge of the moment of writing.
     pub fn verdict(&self, cancel_asked: bool) -> &Verdict {
         if cancel_asked { &self.if_cancel_asked } else { &self.verdict }
+    }
+
+    /// The fault that the job dies of, unless cancel was asked for: for stores that write the end without reading the job.
+    pub fn fault(&self) -> Option<Fingerprint> {
+        self.fault
     }
 
     /// The result of a completion.

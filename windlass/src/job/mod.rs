@@ -6,6 +6,7 @@
 mod dependency;
 mod explain;
 mod failure;
+mod fingerprint;
 mod id;
 mod lease;
 pub(crate) mod micros;
@@ -32,6 +33,7 @@ pub use failure::{
     CODE_INVALID_PAYLOAD, CODE_LEASE_EXPIRED, CODE_LIFETIME, CODE_OPERATOR, CODE_PANIC, Category, Failure,
     FailureRecord, MESSAGE_BYTES_MAX, OrFailure,
 };
+pub use fingerprint::Fingerprint;
 pub use id::{
     AttemptId, DEFAULT_QUEUE, JobId, JobType, LeaseToken, QUEUE_BYTES_MAX, QueueName, TYPE_BYTES_MAX, WORKER_BYTES_MAX,
     WorkerId, WorkflowId,

@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 
 use super::Store;
 use super::answer::*;
+use super::faults::FaultGroup;
 use super::request::*;
 use crate::error::Result;
 use crate::job::{
@@ -107,6 +108,7 @@ layer! {
     async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>>;
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted>;
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>>;
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;
     async fn logs(&self, job: JobId) -> Result<Vec<LogLine>>;
     async fn explain(&self, job: JobId) -> Result<Explanation>;

@@ -8,6 +8,7 @@
 pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod faults;
 pub mod in_tx;
 mod layer;
 pub mod memory;
@@ -29,6 +30,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 pub use answer::*;
+pub use faults::{FAULT_RECENT, FAULT_TREND, FaultEnd, FaultGroup};
 pub use in_tx::InTx;
 pub use layer::Layer;
 pub use memory::MemoryStore;
@@ -94,6 +96,10 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     /// How many jobs match, counted no further than `cap` of them, and looking at no more than `looked_max` rows.
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted>;
+
+    /// Groups of jobs in FAILED and DEAD_LETTER by the fault they died of, in the order of their fingerprints, a page at a
+    /// time. Of each group the newest [`FAULT_JOBS_MAX`] jobs are looked at.
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>>;
 
     /// The attempts of a job, oldest first, the running one included; `NotFound` when there is no such job.
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::job::{
-    CHECKPOINT_BYTES_MAX, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey, Priority, Progress,
+    CHECKPOINT_BYTES_MAX, Fingerprint, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey, Priority, Progress,
     QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_chars, check_size, check_tags, check_url, cut,
 };
 use crate::schedule::{ScheduleRecord, ScheduleSpec};
@@ -17,6 +17,10 @@ use crate::time::Timestamp;
 pub const CALL_MAX: usize = 10_000;
 /// Most rows on one page.
 pub const PAGE_MAX: usize = 1000;
+/// Most groups of dead jobs on one page: each is a seek of its own.
+pub const FAULTS_MAX: usize = 100;
+/// How many jobs of a group are looked at, the newest ones; a page of groups looks at 100,000.
+pub const FAULT_JOBS_MAX: usize = 1000;
 /// How long after its last word a worker counts as alive.
 pub const WORKER_LIVE: Duration = Duration::from_secs(30);
 
@@ -181,6 +185,19 @@ pub struct Filter {
     pub created_before: Option<Timestamp>,
     /// Ended before this moment.
     pub ended_before: Option<Timestamp>,
+    /// Ended at or after this moment.
+    pub ended_from: Option<Timestamp>,
+    /// Changed its state for the last time before this moment. A set that is frozen by it gains no job: one that comes into
+    /// it, or leaves it and comes back, has changed later.
+    pub changed_before: Option<Timestamp>,
+    /// Dead of this fault.
+    pub fingerprint: Option<Fingerprint>,
+    /// Running under a lease of this worker.
+    pub worker: Option<WorkerId>,
+    /// That this idempotency key stands for, in any scope, until upkeep forgets the key after its window.
+    pub key: Option<String>,
+    /// With this text in its payload, in the message of its last failure or in its tags; letters of ASCII match in both cases.
+    pub text: Option<String>,
 }
 
 impl Filter {
@@ -201,7 +218,47 @@ impl Filter {
             && self.created_from.is_none_or(|from| job.created_at >= from)
             && self.created_before.is_none_or(|before| job.created_at < before)
             && self.ended_before.is_none_or(|before| job.completed_at.is_some_and(|at| at < before))
+            && self.ended_from.is_none_or(|from| job.completed_at.is_some_and(|at| at >= from))
+            && self.changed_before.is_none_or(|before| job.updated_at < before)
+            && (self.fingerprint.is_none() || self.fingerprint == job.fault())
+            && asked(self.worker.as_ref(), job.lease.as_ref().map(|lease| &lease.worker))
+            && asked(self.key.as_deref(), options.idempotency.as_ref().map(|idempotency| idempotency.key.as_str()))
+            && self.text.as_deref().is_none_or(|text| holds(job, text))
     }
+
+    /// The states in which a job can match at all, each once and in order; `None` for any.
+    pub fn possible_states(&self) -> Option<Vec<State>> {
+        let all = [self.states.is_empty(), self.worker.is_none(), self.fingerprint.is_none()];
+        let possible = |state: &State| {
+            (self.states.is_empty() || self.states.contains(state))
+                && (self.worker.is_none() || *state == State::Running)
+                && (self.fingerprint.is_none() || matches!(state, State::Failed | State::DeadLetter))
+        };
+        (all != [true; 3]).then(|| State::ALL.into_iter().filter(possible).collect())
+    }
+}
+
+/// Whether a job has this text in what people wrote into it.
+fn holds(job: &JobRecord, text: &str) -> bool {
+    let within = |bytes: &[u8]| bytes.windows(text.len().max(1)).any(|part| part.eq_ignore_ascii_case(text.as_bytes()));
+    let tags = job.spec.options.tags.iter().flat_map(|(key, value)| [key, value]);
+    text.is_empty()
+        || within(job.spec.payload.as_bytes())
+        || job.failure.as_ref().is_some_and(|failure| within(failure.message.as_bytes()))
+        || tags.into_iter().any(|tag| within(tag.as_bytes()))
+}
+
+/// Asks for groups of dead jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FaultQuery {
+    /// Only jobs in this queue.
+    pub queue: Option<QueueName>,
+    /// Only jobs of this type.
+    pub job_type: Option<JobType>,
+    /// How many groups at most, up to [`FAULTS_MAX`].
+    pub limit: usize,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
 }
 
 /// Asks for a page of jobs, newest first.

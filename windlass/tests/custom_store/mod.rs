@@ -211,6 +211,10 @@ impl Store for MapStore {
         Ok(self.with(|tables, _| tables.count(filter, cap, looked_max)))
     }
 
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        self.with(|tables, now| tables.faults(query, now))
+    }
+
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
         self.with(|tables, _| tables.attempts(job))
     }

@@ -16,9 +16,23 @@ impl Tables {
         self.jobs.values().map(|stored| &stored.entry.job)
     }
 
+    /// Whether a job matches, and is still the one that a key stands for, where one is asked for.
+    fn matches(&self, filter: &Filter, job: &JobRecord) -> bool {
+        let stands = |key: &String| {
+            let scope = job.spec.idempotency_scope();
+            scope.and_then(|scope| self.keys.get(&(scope, key.clone()))).is_some_and(|held| held.holder.id == job.id)
+        };
+        filter.matches(job) && filter.key.as_ref().is_none_or(stands)
+    }
+
+    pub(super) fn faults(&self, query: &FaultQuery, now: Timestamp) -> Result<Page<FaultGroup>> {
+        let dead = self.jobs().rev().filter_map(|job| Some((job.fault()?, job.completed_at?, job)));
+        FaultGroup::page(dead, query, now)
+    }
+
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
-        let matching = self.jobs.range(..before).rev().filter(|(_, stored)| query.filter.matches(&stored.entry.job));
+        let matching = self.jobs.range(..before).rev().filter(|(_, stored)| self.matches(&query.filter, &stored.entry.job));
         let found = matching.map(|(sequence, stored)| (*sequence, stored.entry.job.clone()));
         Ok(paged(found, query.limit))
     }
@@ -32,7 +46,7 @@ impl Tables {
     ) -> Result<(Vec<JobId>, Option<Cursor>)> {
         let from = numbered(after)?.unwrap_or(0);
         let matching =
-            self.jobs.range(from.saturating_add(1)..).filter(|(_, stored)| filter.matches(&stored.entry.job));
+            self.jobs.range(from.saturating_add(1)..).filter(|(_, stored)| self.matches(filter, &stored.entry.job));
         let page = paged(matching.map(|(sequence, stored)| (*sequence, stored.entry.job.id)), limit);
         Ok((page.items, page.next))
     }
@@ -40,7 +54,7 @@ impl Tables {
     pub(super) fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Counted {
         let looked = (self.jobs.len() as u64).min(looked_max);
         let seen = self.jobs().take(usize::try_from(looked).unwrap_or(usize::MAX));
-        let count = seen.filter(|job| filter.matches(job)).count() as u64;
+        let count = seen.filter(|job| self.matches(filter, job)).count() as u64;
         Counted { count: count.min(cap), looked, capped: count >= cap || looked < self.jobs.len() as u64 }
     }
 

@@ -46,6 +46,7 @@ mod ends;
 mod errors;
 mod explaining;
 mod failure;
+mod faults;
 mod fencing;
 mod hostile;
 mod idempotency;
@@ -146,6 +147,7 @@ pub fn cases() -> Vec<Case> {
         workflows::CASES,
         schedules::CASES,
         reading::CASES,
+        faults::CASES,
         operators::CASES,
         queues::CASES,
         retention::CASES,

@@ -24,6 +24,7 @@ use tokio::sync::broadcast;
 use self::tables::Tables;
 use super::Store;
 use super::answer::*;
+use super::faults::FaultGroup;
 use super::request::*;
 use super::rules;
 use crate::clock::{Clock, SystemClock};
@@ -146,6 +147,10 @@ impl Store for MemoryStore {
 
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
         Ok(self.read(|tables, _| tables.count(filter, cap, looked_max)))
+    }
+
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        self.read(|tables, now| tables.faults(query, now))
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {

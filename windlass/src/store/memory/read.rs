@@ -7,7 +7,8 @@ use crate::job::{
     WorkflowId,
 };
 use crate::store::answer::{ActRecord, Counted, JobEvent, Page, QueueRecord, Totals, WorkerRecord};
-use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::store::faults::FaultGroup;
+use crate::store::request::{Cursor, FaultQuery, Filter, ListQuery, PAGE_MAX, WORKER_LIVE, WorkerReport};
 use crate::time::Timestamp;
 use crate::workflow::{Sequence, WorkflowRecord};
 
@@ -16,12 +17,22 @@ impl Tables {
         self.by_id(id).ok_or_else(|| Error::no_such_job(id))
     }
 
+    /// Whether a job matches, and is still the one that a key stands for, where one is asked for.
+    pub(super) fn matches(&self, filter: &Filter, job: &JobRecord) -> bool {
+        let stands = |key: &String| {
+            let scope = job.spec.idempotency_scope();
+            let held = scope.and_then(|scope| self.keys.get(&(scope, key.clone())));
+            held.is_some_and(|held| held.job == job.id)
+        };
+        filter.matches(job) && filter.key.as_ref().is_none_or(stands)
+    }
+
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = sequence(query.after.as_ref())?.unwrap_or(Sequence::MAX);
         let mut items = Vec::new();
         for (scanned, (sequence, stored)) in self.jobs.range(..before).rev().enumerate() {
-            if query.filter.matches(&stored.entry.job) {
+            if self.matches(&query.filter, &stored.entry.job) {
                 items.push(stored.entry.job.clone());
             }
             if items.len() == limit || scanned == SCAN_MAX {
@@ -49,9 +60,15 @@ impl Tables {
                 return counted;
             }
             counted.looked += 1;
-            counted.count += u64::from(filter.matches(&stored.entry.job));
+            counted.count += u64::from(self.matches(filter, &stored.entry.job));
         }
         Counted { capped: counted.count >= cap, ..counted }
+    }
+
+    pub(super) fn faults(&self, query: &FaultQuery, now: Timestamp) -> Result<Page<FaultGroup>> {
+        let jobs = self.jobs.values().rev().map(|stored| &stored.entry.job);
+        let dead = jobs.filter_map(|job| Some((job.fault()?, job.completed_at?, job)));
+        FaultGroup::page(dead, query, now)
     }
 
     pub(super) fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>> {

@@ -13,7 +13,7 @@ use super::schedules;
 use super::tokens;
 use super::transaction::Transaction;
 use super::working::{Working, kind_number};
-use crate::job::{Dependency, JobId, JobRecord, LeaseToken, State, WorkerId};
+use crate::job::{Dependency, Fingerprint, JobId, JobRecord, LeaseToken, State, WorkerId};
 use crate::store::answer::ActRecord;
 use crate::store::rules::{Change, Changes, ClosedAttempt, EdgeChange, Entry, ScheduleWrite};
 use crate::time::Timestamp;
@@ -333,6 +333,7 @@ fn narrow(entry: &Entry, note: &Note) -> (usize, Value) {
             set("token", json!(completed_by.map(|(token, _)| tokens::stored(*token))));
             set("worker", json!(completed_by.map(|(_, worker)| worker.as_str())));
             set("reason", json!(job.reason.as_ref().map(job_rows::json)));
+            set("fingerprint", json!(job.fault().map(Fingerprint::number)));
             set("result_type", json!(job.result.as_ref().and_then(|result| result.stored_content_type())));
             set("result", json!(job.result.as_ref().map(|result| hexadecimal(result.as_bytes()))));
             (3, row)

@@ -14,6 +14,7 @@ mod config;
 mod driver_row;
 mod events;
 mod fault;
+mod faults;
 mod flush;
 mod ids;
 pub mod in_tx;

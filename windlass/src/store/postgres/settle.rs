@@ -9,7 +9,7 @@ use super::link::{Link, Parameter};
 use super::transaction::Transaction;
 use super::{Inner, job_rows, tokens};
 use crate::error::Error;
-use crate::job::{JobId, LeaseKey, Outcome, Settlement, State, Verdict};
+use crate::job::{Fingerprint, JobId, LeaseKey, Outcome, Settlement, State, Verdict};
 use crate::store::answer::{Settled, Wake};
 use crate::store::rules::{self, Missing};
 
@@ -102,6 +102,7 @@ struct SettleColumns<'s> {
     failures: Vec<Option<String>>,
     reasons: Vec<Option<String>>,
     kind_result_types: Vec<Option<&'s str>>,
+    faults: Vec<Option<i64>>,
 }
 
 /// What settlements may have in common.
@@ -111,6 +112,7 @@ struct Kind<'s> {
     next: State,
     verdict: &'s Verdict,
     result_type: Option<&'s str>,
+    fault: Option<Fingerprint>,
 }
 
 impl<'s> SettleColumns<'s> {
@@ -139,7 +141,13 @@ impl<'s> SettleColumns<'s> {
                 columns.results.push(result.map(|result| result.as_bytes().as_ref()));
                 columns.result_types.push(result_type);
             }
-            let kind = columns.kind(Kind { outcome: settlement.outcome(), next, verdict, result_type });
+            let kind = columns.kind(Kind {
+                outcome: settlement.outcome(),
+                next,
+                verdict,
+                result_type,
+                fault: settlement.fault(),
+            });
             columns.kinds.push(kind);
         }
         columns
@@ -160,6 +168,7 @@ impl<'s> SettleColumns<'s> {
         self.failures.push(verdict.failure.as_ref().map(job_rows::failure_text));
         self.reasons.push(verdict.reason.as_ref().map(job_rows::json));
         self.kind_result_types.push(kind.result_type);
+        self.faults.push(kind.fault.map(Fingerprint::number));
         self.known.push(kind);
         number(self.known.len() - 1)
     }
@@ -178,7 +187,7 @@ impl<'s> SettleColumns<'s> {
         [time, &self.seqs, &self.tokens, &self.results, &self.result_types]
     }
 
-    fn with_kinds<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 12] {
+    fn with_kinds<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 13] {
         [
             time,
             &self.seqs,
@@ -192,6 +201,7 @@ impl<'s> SettleColumns<'s> {
             &self.failures,
             &self.reasons,
             &self.kind_result_types,
+            &self.faults,
         ]
     }
 }

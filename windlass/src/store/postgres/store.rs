@@ -15,6 +15,7 @@ use crate::job::{
 use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
+use crate::store::faults::FaultGroup;
 use crate::store::request::*;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -67,6 +68,10 @@ impl Store for PostgresStore {
 
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
         retrying("count jobs", || self.inner.count(filter, cap, looked_max)).await
+    }
+
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        retrying("group dead jobs", || self.inner.faults(query)).await
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {

@@ -14,7 +14,7 @@ use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::transaction::Transaction;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, FailureRecord, Firing, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken,
+    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, FailureRecord, Fingerprint, Firing, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken,
     Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
 };
 use crate::time::Timestamp;
@@ -552,6 +552,7 @@ impl Transaction<'_> {
                 closed.map(|closed| closed.token.as_uuid().into_bytes()),
                 closed.map(|closed| closed.worker.as_str()),
                 job.reason.as_ref().map(text),
+                job.fault().map(Fingerprint::number),
                 job.result.as_ref().and_then(Payload::stored_content_type),
                 job.result.as_ref().map(|result| result.as_bytes().as_ref()),
             ],

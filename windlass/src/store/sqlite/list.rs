@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::fault::Answer;
 use super::job_rows::Entry;
 use super::transaction::Transaction;
-use crate::job::{JobRecord, State};
+use crate::job::{JobId, JobRecord, State};
 use crate::store::answer::{Counted, Page};
 use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
 
@@ -93,9 +93,19 @@ impl Transaction<'_> {
         Ok(self.load(candidate.seq)?.filter(|entry| filter.matches(&entry.job)))
     }
 
-    fn candidates(&self, filter: &Filter, way: Way, from: i64) -> Answer<Vec<Candidate>> {
+    fn candidates(&mut self, filter: &Filter, way: Way, from: i64) -> Answer<Vec<Candidate>> {
         let few = i64::try_from(CHUNK).unwrap_or(i64::MAX);
         let newest = way == Way::NewestFirst;
+        if let Some(key) = &filter.key {
+            return self.keyed(key, way, from);
+        }
+        if let Some(fingerprint) = filter.fingerprint {
+            let sql = match newest {
+                true => include_str!("sql/list_newest_fault.sql"),
+                false => include_str!("sql/list_oldest_fault.sql"),
+            };
+            return self.read_candidates(sql, params![from, few, fingerprint.number()]);
+        }
         if let Some(workflow) = filter.workflow {
             let bytes = workflow.as_uuid().into_bytes();
             let sql = match newest {
@@ -114,21 +124,35 @@ impl Transaction<'_> {
         let rare = |state: &State| {
             matches!(state, State::Pending | State::Running | State::Failed | State::DeadLetter | State::Cancelled)
         };
-        if filter.states.is_empty() || !filter.states.iter().all(rare) {
+        let Some(states) = filter.possible_states().filter(|states| states.iter().all(rare)) else {
             let sql = match newest {
                 true => include_str!("sql/list_newest.sql"),
                 false => include_str!("sql/list_oldest.sql"),
             };
             return self.read_candidates(sql, params![from, few]);
-        }
-        let mut states = filter.states.clone();
-        states.sort();
-        states.dedup();
+        };
         let mut candidates = Vec::new();
         for state in states {
             candidates.extend(self.candidates_in(state, newest, from, few)?);
         }
         candidates.sort_by_key(|candidate| if newest { -candidate.seq } else { candidate.seq });
+        candidates.truncate(CHUNK);
+        Ok(candidates)
+    }
+
+    /// The jobs that an idempotency key stands for.
+    fn keyed(&mut self, key: &str, way: Way, from: i64) -> Answer<Vec<Candidate>> {
+        let mut statement = self.statement(include_str!("sql/list_keyed.sql"))?;
+        let ids = statement.query_map([key], |row| row.get::<_, [u8; 16]>(0))?;
+        let ids = ids.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut candidates = Vec::new();
+        for id in ids {
+            let Some(entry) = self.load_id(JobId::from_uuid(uuid::Uuid::from_bytes(id)))? else { continue };
+            let beyond = if way == Way::NewestFirst { entry.seq < from } else { entry.seq > from };
+            let (seq, lane, created_at) = (entry.seq, entry.lane, entry.job.created_at.as_micros());
+            candidates.extend(beyond.then_some(Candidate { seq, lane, created_at }));
+        }
+        candidates.sort_by_key(|candidate| if way == Way::NewestFirst { -candidate.seq } else { candidate.seq });
         candidates.truncate(CHUNK);
         Ok(candidates)
     }

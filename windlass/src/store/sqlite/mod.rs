@@ -16,6 +16,7 @@ mod claim;
 mod columns;
 mod edges;
 mod fault;
+mod faults;
 mod hot_statements;
 mod ids;
 pub mod in_tx;

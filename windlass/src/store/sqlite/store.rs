@@ -13,6 +13,7 @@ use crate::job::{
 use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
+use crate::store::faults::FaultGroup;
 use crate::store::request::*;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -77,6 +78,11 @@ impl Store for SqliteStore {
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
         let filter = filter.clone();
         self.readers.read("count jobs", move |tx| tx.count_matching(&filter, cap, looked_max)).await
+    }
+
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        let query = query.clone();
+        self.readers.read("group dead jobs", move |tx| tx.faults(&query)).await
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
