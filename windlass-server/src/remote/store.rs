@@ -10,9 +10,9 @@ use tokio::sync::broadcast;
 use windlass::job::{AttemptRecord, Explanation, LeaseKey, LogLine, Settlement, Stale};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, CALL_MAX, ClaimRequest, Claimed, Counted, Cursor, Extended, Filter, Inserted, JobEvent, ListQuery,
-    Operated, Operation, PAGE_MAX, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
-    Totals, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport,
+    ActRecord, CALL_MAX, ClaimRequest, Claimed, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
+    JobEvent, ListQuery, Operated, Operation, PAGE_MAX, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled,
+    Store, Target, Totals, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, QueueName, Result, Timestamp, WorkflowId};

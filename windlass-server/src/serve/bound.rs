@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobSpec, LogLine, Settlement};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, ClaimRequest, Claimed, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, Layer, ListQuery, Operated,
-    Operation, PAGE_MAX, Page, QueueRecord, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
+    ActRecord, ClaimRequest, Claimed, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, Layer,
+    ListQuery, Operated, Operation, PAGE_MAX, Page, QueueRecord, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result};

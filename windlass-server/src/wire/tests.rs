@@ -224,10 +224,16 @@ fn filter() -> impl Strategy<Value = StoredFilter> {
             workflow: None,
             schedule: code.clone(),
             correlation_id: code.clone(),
+            key: code.clone(),
+            text: code.clone(),
             code,
             created_from: at,
             created_before: at,
             ended_before: at,
+            ended_from: at,
+            changed_before: at,
+            fingerprint: at.and_then(|at| Fingerprint::from_number(at.as_micros())),
+            worker: at.map(|at| WorkerId::new(format!("w{}", at.as_micros())).expect("a name")),
         },
     )
 }

@@ -219,7 +219,8 @@ fn number(shown: &mut String) {
 }
 
 fn is_path(word: &str) -> bool {
-    let begins = ["/", "./", "../", "~/", "\\\\"].iter().any(|begin| word.starts_with(begin) && word.len() > begin.len());
+    let begins =
+        ["/", "./", "../", "~/", "\\\\"].iter().any(|begin| word.starts_with(begin) && word.len() > begin.len());
     let drive = word.as_bytes().get(1..3) == Some(b":\\");
     begins || drive || word.contains("://") || word.matches('/').count() >= 2
 }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::job::{
-    CHECKPOINT_BYTES_MAX, Fingerprint, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey, Priority, Progress,
-    QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_chars, check_size, check_tags, check_url, cut,
+    CHECKPOINT_BYTES_MAX, Fingerprint, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey,
+    Priority, Progress, QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_chars, check_size, check_tags,
+    check_url, cut,
 };
 use crate::schedule::{ScheduleRecord, ScheduleSpec};
 use crate::time::Timestamp;

@@ -32,7 +32,8 @@ impl Tables {
 
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
-        let matching = self.jobs.range(..before).rev().filter(|(_, stored)| self.matches(&query.filter, &stored.entry.job));
+        let matching =
+            self.jobs.range(..before).rev().filter(|(_, stored)| self.matches(&query.filter, &stored.entry.job));
         let found = matching.map(|(sequence, stored)| (*sequence, stored.entry.job.clone()));
         Ok(paged(found, query.limit))
     }

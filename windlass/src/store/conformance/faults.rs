@@ -6,9 +6,7 @@ use super::Bench;
 use super::bench::{LEASE, job, worker};
 use super::moves::{in_states, named, queue, requeue};
 use crate::job::{Category, Failure, Fingerprint, JobId, Scope, State};
-use crate::store::{
-    Act, ClaimRequest, FAULT_JOBS_MAX, FaultGroup, FaultQuery, Filter, Settled, Target,
-};
+use crate::store::{Act, ClaimRequest, FAULT_JOBS_MAX, FaultGroup, FaultQuery, Filter, Settled, Target};
 
 chapter! {
     o1_dead_jobs_are_grouped_by_what_they_died_of,
@@ -76,7 +74,9 @@ async fn o1_dead_jobs_are_grouped_by_what_they_died_of(bench: Bench) {
     groups.sort_by(|one, other| (&one.job_type, &one.code).cmp(&(&other.job_type, &other.code)));
     let told: Vec<_> = groups
         .iter()
-        .map(|group| (group.job_type.as_str(), group.code.as_deref(), group.pattern.as_str(), group.count, group.capped))
+        .map(|group| {
+            (group.job_type.as_str(), group.code.as_deref(), group.pattern.as_str(), group.count, group.capped)
+        })
         .collect();
     let expected = [
         ("mail", None, "user <n> is unknown", 3, false),
@@ -179,7 +179,7 @@ async fn o1_groups_go_on_where_a_page_ended(bench: Bench) {
     assert_eq!((seen.len(), &seen), (5, &all));
     let stray = FaultQuery { after: Some(crate::store::Cursor("stray".to_owned())), limit: 2, ..FaultQuery::default() };
     let refused = bench.store.faults(&stray).await.expect_err("no cursor of this list");
-    assert!(matches!(refused, crate::Error::Invalid { .. }), "{refused:?}");
+    assert!(matches!(refused, crate::Error::InvalidArgument { .. }), "{refused:?}");
 }
 
 async fn o1_a_large_group_is_counted_to_its_cap(bench: Bench) {

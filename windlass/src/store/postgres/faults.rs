@@ -31,8 +31,7 @@ impl Inner {
         let numbers: Vec<i64> = rows.iter().map(|row| row.get("fingerprint")).collect();
         let shown = numbers[..numbers.len().min(most)].to_vec();
         let jobs = i64::try_from(FAULT_JOBS_MAX + 1).unwrap_or(i64::MAX);
-        let rows =
-            link.query(include_str!("sql/list_fault_ends.sql"), &[&self.given_time(), &shown, &jobs]).await?;
+        let rows = link.query(include_str!("sql/list_fault_ends.sql"), &[&self.given_time(), &shown, &jobs]).await?;
         let now = rows.first().map_or(Timestamp::EPOCH, |row| job_rows::time(row.get("now")));
         let lanes: Vec<Lane> = rows.iter().flat_map(|row| row.get::<_, Option<Vec<Lane>>>("lanes")).flatten().collect();
         self.lanes.learn_lanes(&link, &lanes).await?;

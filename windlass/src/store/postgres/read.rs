@@ -10,7 +10,8 @@ use super::lanes::Lane;
 use super::link::{Link, Parameter};
 use crate::error::{Error, Result as Answer};
 use crate::job::{
-    AttemptId, AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, Fingerprint, JobId, JobRecord, LogLine, State,
+    AttemptId, AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, Fingerprint, JobId, JobRecord, LogLine,
+    State,
 };
 use crate::store::answer::{Counted, Page};
 use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
@@ -105,7 +106,8 @@ async fn candidates(
     let fingerprint = filter.fingerprint.map(Fingerprint::number);
     let possible = filter.possible_states();
     let states: Vec<i16> = possible.iter().flatten().map(|state| i16::from(state.number())).collect();
-    let is = |wanted: fn(State) -> bool| possible.as_ref().is_some_and(|states| states.iter().all(|state| wanted(*state)));
+    let is =
+        |wanted: fn(State) -> bool| possible.as_ref().is_some_and(|states| states.iter().all(|state| wanted(*state)));
     let mut parameters: Vec<Parameter<'_>> = vec![&from, &most];
     let statement = if let Some(fingerprint) = &fingerprint {
         parameters.push(fingerprint);

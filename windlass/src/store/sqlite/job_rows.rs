@@ -14,8 +14,8 @@ use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::transaction::Transaction;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, FailureRecord, Fingerprint, Firing, JobId, JobRecord, JobSpec, LeaseInfo, LeaseToken,
-    Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, FailureRecord, Fingerprint, Firing, JobId, JobRecord, JobSpec,
+    LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
 };
 use crate::time::Timestamp;
 use crate::workflow::graph::Waits;
