@@ -14,13 +14,13 @@ use futures_util::stream;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use windlass::job::{CHECKPOINT_BYTES_MAX, Limits};
-use windlass::store::{ListQuery, PAGE_MAX, Page};
+use windlass::store::{LOOKED_MAX, ListQuery, PAGE_MAX, Page};
 use windlass::{Error, JobId, JobRecord, Payload};
 
 use super::ApiState;
 use super::error::Refusal;
 use super::extract::{Caller, Query};
-use crate::wire::{Job, Kind};
+use crate::wire::{Job, Kind, Looked};
 
 /// How many bytes of users' data an answer holds before it is cut: what a client may be expected to take at once.
 pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -168,12 +168,23 @@ impl Shown {
 struct Next {
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looked: Option<Looked>,
 }
 
 /// A page of jobs as it is answered.
-pub(super) async fn page_answer(state: &ApiState, shown: Shown, page: Page<JobRecord>) -> Result<Response, Refusal> {
+pub(super) async fn page_answer(
+    state: &ApiState,
+    shown: Shown,
+    wanted: usize,
+    page: Page<JobRecord>,
+) -> Result<Response, Refusal> {
+    // A short page with a cursor is one at whose end the store had looked at as many jobs as it looks at, or that was cut.
+    let bytes: usize = page.items.iter().map(bytes_of).sum();
+    let stopped = page.next.is_some() && page.items.len() < wanted && bytes < ANSWER_BYTES_MAX;
+    let looked = stopped.then_some(Looked { jobs: LOOKED_MAX as u64 });
     let room = state.bounds.room(page.items.iter().map(|job| shown.bytes(job)).sum()).await?;
-    let next = Next { next_cursor: page.next.map(|cursor| cursor.0) };
+    let next = Next { next_cursor: page.next.map(|cursor| cursor.0), looked };
     Ok(answer("items", page.items, move |job| Some(shown.job(job)), &next, room))
 }
 

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{FAULTS_MAX, FaultGroup, FaultQuery, Filter, ListQuery, PAGE_MAX};
+use windlass::store::{FAULTS_MAX, FaultGroup, FaultQuery, Filter, ListQuery, Order, PAGE_MAX};
 use windlass::{Error, JobRecord, JobType, QueueName, State as JobState};
 
 use super::ApiState;
@@ -72,7 +72,7 @@ async fn retrying(state: &ApiState, asked: &FaultQuery) -> Result<ErrorPage, Ref
     let mut jobs: Vec<JobRecord> = Vec::new();
     let (mut after, mut looked) = (None, 0);
     loop {
-        let query = ListQuery { filter: filter.clone(), limit: PAGE_MAX, after };
+        let query = ListQuery { filter: filter.clone(), limit: PAGE_MAX, after, order: Order::Due };
         let page = bounded::page(state, query).await?;
         looked += page.items.len();
         // A group needs the failure, not the data.

@@ -244,7 +244,8 @@ impl Query {
         Ok(self.parsed(name, "true or false")?.unwrap_or(default))
     }
 
-    fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
+    /// A moment.
+    pub(super) fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
         self.parsed(name, "an RFC 3339 time")
     }
 

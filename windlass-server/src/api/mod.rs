@@ -13,12 +13,15 @@ mod errors;
 mod events;
 mod extract;
 mod firings;
+mod history;
 mod jobs;
 mod leases;
 mod me;
+mod numbers;
 mod openapi;
 mod operations;
 mod policies;
+mod pulse;
 mod queues;
 pub mod roles;
 mod schedules;
@@ -41,7 +44,6 @@ pub use error::{Refusal, problem_response};
 pub use extract::Caller;
 pub use me::{About, Standing};
 pub use openapi::document;
-pub use series::Recorder;
 
 use self::bounded::Bounds;
 use self::operations::Registry;
@@ -56,7 +58,7 @@ pub struct ApiState {
     stopping: CancellationToken,
     operations: Arc<Registry>,
     bounds: Arc<Bounds>,
-    recorder: Recorder,
+    pulse: pulse::Pulse,
     body_bytes: usize,
 }
 
@@ -68,15 +70,15 @@ impl ApiState {
             stopping: CancellationToken::new(),
             operations: Arc::default(),
             bounds: Arc::default(),
-            recorder: Recorder::default(),
+            pulse: pulse::Pulse::default(),
             body_bytes: BODY_BYTES_DEFAULT,
         }
     }
 
-    /// The same on another client: with operations of its own, and under the same bounds, which are of the process.
+    /// The same on another client: with operations and a pulse of its own, and under the same bounds, which are of the process.
     #[must_use]
     pub fn on(&self, client: Client) -> Self {
-        ApiState { client, operations: Arc::default(), ..self.clone() }
+        ApiState { client, operations: Arc::default(), pulse: pulse::Pulse::default(), ..self.clone() }
     }
 
     /// Ends long polls, streams and bulk work when this token is cancelled.
@@ -90,13 +92,6 @@ impl ApiState {
     #[must_use]
     pub fn body_bytes(mut self, bytes: usize) -> Self {
         self.body_bytes = bytes;
-        self
-    }
-
-    /// Answers with the readings of this recorder, which somebody else runs.
-    #[must_use]
-    pub fn recorder(mut self, recorder: Recorder) -> Self {
-        self.recorder = recorder;
         self
     }
 
@@ -129,6 +124,7 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(jobs::routes())
         .merge(contents::routes())
         .merge(errors::routes())
+        .merge(history::routes())
         .merge(acts::routes())
         .merge(operations::routes())
         .merge(leases::routes())
@@ -137,9 +133,11 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(schedules::routes())
         .merge(firings::routes())
         .merge(events::routes())
+        .merge(pulse::routes())
         .merge(policies::routes())
         .merge(system::routes())
         .merge(me::routes())
         .merge(series::routes())
+        .merge(numbers::routes())
         .merge(attention::routes())
 }

@@ -3,10 +3,12 @@
 //! Every command works on `Arc<dyn Store>`, however it is reached (`connect.rs`), and prints through `output.rs`: data on
 //! standard output, everything else on standard error. How a command ends is decided in `exit.rs`.
 
+mod attention;
 mod bench;
 mod bulk;
 mod completions;
 mod connect;
+mod demo_fill;
 mod detail;
 mod dlq;
 mod doctor;
@@ -20,6 +22,7 @@ mod ids;
 mod interrupt;
 mod job_args;
 mod jobs;
+mod open;
 mod output;
 mod parse;
 mod queues;
@@ -73,12 +76,17 @@ All commands: windlass --help";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List what needs somebody, worst first
+    Attention(attention::Arguments),
     /// Measure a store on this machine
     Bench(bench::Arguments),
     /// Print what a shell needs to complete commands
     Completions(completions::Arguments),
     /// Look at the dead-letter queue, send jobs back or remove them
     Dlq(dlq::Arguments),
+    /// Write a large store, to look at and to measure
+    #[command(hide = true)]
+    DemoFill(demo_fill::Arguments),
     /// The second worker process of a demonstration
     #[command(hide = true)]
     DemoWorker(run::DemoWorker),
@@ -90,6 +98,8 @@ enum Command {
     Errors(errors::Arguments),
     /// Look at jobs, wait for them, act on them
     Jobs(Box<jobs::Arguments>),
+    /// Show a server's page in the browser
+    Open(open::Arguments),
     /// Print the description of the HTTP API
     #[command(after_help = "Example:\n  windlass openapi > openapi.json")]
     Openapi,
@@ -152,6 +162,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         return Ok(writeln!(std::io::stdout(), "{FIRST}")?);
     };
     match asked {
+        Command::Attention(arguments) => attention::run(reach, arguments).await,
         Command::Bench(arguments) => bench::run(arguments).await,
         Command::Completions(arguments) => completions::run(&arguments, command()),
         Command::Dlq(arguments) => dlq::run(reach, arguments).await,
@@ -159,6 +170,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Enqueue(arguments) => enqueue::run(reach, *arguments).await,
         Command::Errors(arguments) => errors::run(reach, arguments).await,
         Command::Jobs(arguments) => jobs::run(reach, *arguments).await,
+        Command::Open(arguments) => open::run(reach, &arguments),
         Command::Openapi => {
             use std::io::Write;
             Ok(writeln!(std::io::stdout(), "{}", crate::api::document().trim_end())?)
@@ -168,6 +180,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Stats(arguments) => stats::run(reach, arguments).await,
         Command::Store(arguments) => store::run(reach, arguments).await,
         Command::Top(arguments) => top::run(reach, arguments).await,
+        Command::DemoFill(arguments) => demo_fill::run(reach, arguments).await,
         Command::DemoWorker(arguments) => run::demo_worker(reach, arguments).await,
         Command::Run(arguments) => run::run(reach, arguments).await,
         Command::Token(command) => token::run(command),

@@ -11,8 +11,9 @@ use windlass::job::{AttemptRecord, Explanation, LeaseKey, LogLine, Settlement, S
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
     ActRecord, CALL_MAX, ClaimRequest, Claimed, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
-    JobEvent, ListQuery, Operated, Operation, PAGE_MAX, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled,
-    Store, Target, Totals, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport,
+    JobEvent, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX, Page, QueueRecord, Sample, SampleStep,
+    Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Totals, Upkeep, UpkeepReport, Wake, WorkerRecord,
+    WorkerReport,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, QueueName, Result, Timestamp, WorkflowId};
@@ -133,6 +134,13 @@ impl Store for HttpStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         let call = filtered(self.get("list jobs", &["jobs"]), &query.filter);
+        let order = match query.order {
+            Order::Newest => None,
+            Order::Ended => Some("ended"),
+            Order::Due => Some("due"),
+            Order::Claim => Some("claim"),
+        };
+        let call = call.maybe("order", order);
         let page: wire::JobPage = paged(call, query.after.as_ref(), query.limit).answer().await?;
         let items: Result<Vec<_>> = page.items.into_iter().map(JobRecord::try_from).collect();
         Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
@@ -188,6 +196,24 @@ impl Store for HttpStore {
     async fn totals(&self) -> Result<Totals> {
         let totals: wire::Totals = self.get("read the totals", &["stats"]).answer().await?;
         Ok(totals.into())
+    }
+
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        let call = self.get("read the numbers of lanes", &["lanes"]);
+        let lanes: wire::Lanes = call.maybe("ends_after", ends_from.map(|at| at.to_string())).answer().await?;
+        lanes.try_into()
+    }
+
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()> {
+        let sample = wire::NewSample { step: step.every().as_secs(), sample: sample.into() };
+        self.write("keep a sample", Method::POST, &["samples"]).json(&sample)?.done().await
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        let call = self.get("read samples", &["samples"]).param("step", step.every().as_secs().to_string());
+        let call = call.param("from", from.to_string()).param("before", before.to_string());
+        let samples: wire::Samples = call.answer().await?;
+        samples.items.into_iter().map(Sample::try_from).collect()
     }
 
     async fn operate(&self, operation: &Operation) -> Result<Operated> {

@@ -9,10 +9,11 @@ use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobSpec, LogLine,
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
     ActRecord, ClaimRequest, Claimed, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, Layer,
-    ListQuery, Operated, Operation, PAGE_MAX, Page, QueueRecord, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
+    ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Sample, SampleStep, ScheduleEdit,
+    ScheduleEdited, Settled, Store, Target,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
-use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result};
+use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp};
 
 /// What begins the names that are the system's own, such as the queue of webhooks.
 const SYSTEM: &str = "windlass.";
@@ -256,6 +257,21 @@ impl Layer for Bound {
         let mut page = self.inner.events(after, limit).await?;
         page.items.retain(|event| self.bounds.covers(&event.queue, &event.job_type));
         Ok(page)
+    }
+
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        let mut seen = self.inner.observe(ends_from).await?;
+        seen.lanes.retain(|lane| self.bounds.covers(&lane.queue, &lane.job_type));
+        seen.ends.retain(|end| self.bounds.covers(&end.queue, &end.job_type));
+        Ok(seen)
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        let mut samples = self.inner.samples(step, from, before).await?;
+        for sample in &mut samples {
+            sample.lanes.retain(|seen| self.bounds.covers(&seen.lane.queue, &seen.lane.job_type));
+        }
+        Ok(samples)
     }
 
     async fn operate(&self, operation: &Operation) -> Result<Operated> {

@@ -3,6 +3,7 @@
 //! `config` says what to do, `listen` takes connections, `guard` decides who may, `health` and `metrics` tell how it
 //! goes, `webhook` tells others. What the API does is in `api`.
 
+pub(crate) mod attention;
 mod bound;
 pub mod config;
 pub mod demo;
@@ -12,6 +13,7 @@ mod listen;
 pub mod logs;
 pub mod metrics;
 mod presence;
+mod recorder;
 pub mod signals;
 pub mod tls;
 pub mod webhook;
@@ -37,11 +39,12 @@ use self::guard::{Apis, Guard};
 use self::health::Health;
 use self::metrics::Exporter;
 use self::presence::Presence;
+use self::recorder::Recorder;
 use self::signals::Signals;
 use self::tls::Tls;
 use self::webhook::{Deliverer, SystemLookup};
 use self::words::Started;
-use crate::api::{self, ApiState, Recorder};
+use crate::api::{self, ApiState};
 use crate::marked::{self, Owner};
 
 /// How often measured distributions are folded together.
@@ -107,10 +110,9 @@ impl Server {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         let health = Health::new(Arc::clone(&store), stopping.clone());
         let exporter = Exporter::new(handle, Arc::clone(&store));
-        let recorder = Recorder::default();
-        let apis = apis(&client, &settings, &recorder, &stopping);
+        let apis = apis(&client, &settings, &stopping);
         // It ends by itself when the server stops.
-        tokio::spawn(recorder.run(Arc::clone(&store), stopping.clone()));
+        tokio::spawn(Recorder::default().run(Arc::clone(&store), stopping.clone()));
         let guard = Arc::new(Guard::new(&settings, apis, health, exporter, stopping.clone())?);
         let upkeep =
             tokio::spawn(keep_up(Arc::clone(&store), Arc::clone(&guard), settings.retention, stopping.clone()));
@@ -219,19 +221,17 @@ impl Server {
 }
 
 /// The API on the store itself, and on what a token sees of it.
-fn apis(client: &Client, settings: &Settings, recorder: &Recorder, stopping: &CancellationToken) -> Apis {
+fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken) -> Apis {
     // Only what comes over the API: workers of this process are counted where they run.
     let presence = Presence::over(Arc::clone(client.store()));
     let (limits, policies) = (*client.limits_in_force(), settings.policies.clone());
     let client = Client::with_store(Arc::new(presence)).limits(limits).policies(policies);
     let state = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
-    let state = state.recorder(recorder.clone());
     Apis::new(api::router(state.clone()), move |bounds, hides| {
         let seen = Bound { inner: Arc::clone(client.store()), bounds: bounds.clone(), hides };
         let (limits, policies) = (*client.limits_in_force(), client.policies_in_force().clone());
         let state = state.on(Client::with_store(Arc::new(seen)).limits(limits).policies(policies));
-        // The readings are of the whole store: whoever is bound to a part of it gets none.
-        api::router(if bounds.is_empty() { state } else { state.recorder(Recorder::default()) })
+        api::router(state)
     })
 }
 

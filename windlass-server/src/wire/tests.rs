@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 use windlass::job::{
     AttemptId, Backoff, CancelAsked as StoredCancel, Dependency as StoredDependency, DependencyKind, DependsOn,
-    FailureRecord, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo, LeaseKey, LeaseToken,
-    Limits, Lost, Outcome as Ended, Progress as StoredProgress, Reason as StoredReason, ReasonKind, RequeueOptions,
-    RunAt, Scope, Stale, Timeouts, TraceContext as Trace, WorkerId,
+    FailureRecord, Fingerprint, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo, LeaseKey,
+    LeaseToken, Limits, Lost, Outcome as Ended, Progress as StoredProgress, Reason as StoredReason, ReasonKind,
+    RequeueOptions, RunAt, Scope, Stale, Timeouts, TraceContext as Trace, WorkerId,
 };
 use windlass::store::{Act, Edit as StoredEdit, Filter as StoredFilter, Operation, Save as StoredSave, Target};
 use windlass::{

@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 use super::Store;
 use super::answer::*;
 use super::faults::FaultGroup;
+use super::observe::{Observation, Sample, SampleStep};
 use super::request::*;
 use crate::error::Result;
 use crate::job::{
@@ -114,6 +115,9 @@ layer! {
     async fn explain(&self, job: JobId) -> Result<Explanation>;
     async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>>;
     async fn totals(&self) -> Result<Totals>;
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation>;
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()>;
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>>;
     async fn operate(&self, operation: &Operation) -> Result<Operated>;
     async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>>;
     async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()>;

@@ -12,6 +12,7 @@ mod faults;
 pub mod in_tx;
 mod layer;
 pub mod memory;
+mod observe;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -34,6 +35,10 @@ pub use faults::{FAULT_RECENT, FAULT_TREND, FaultEnd, FaultGroup};
 pub use in_tx::InTx;
 pub use layer::Layer;
 pub use memory::MemoryStore;
+pub use observe::{
+    AttemptCount, BUCKETS, COUNTED_MAX, ENDS_MAX, EndRecord, LaneRecord, LaneSample, Observation, SAMPLES_MAX, Sample,
+    SampleStep, bucket, bucket_end, ended_place, newest_ends,
+};
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
@@ -117,6 +122,15 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     /// The numbers of the whole store; cheap at any size.
     async fn totals(&self) -> Result<Totals>;
+
+    /// The numbers of every lane; and of the jobs that ended at or after a moment the newest, if one is given. Cheap at any size.
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation>;
+
+    /// Keeps a sample, unless there is one of its step and moment already; forgets those of its step that were kept long enough.
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()>;
+
+    /// The samples of a step from a moment on and before another, oldest first, at most [`SAMPLES_MAX`] of the newest.
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>>;
 
     // Operators.
 

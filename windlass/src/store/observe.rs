@@ -86,16 +86,7 @@ pub struct LaneRecord {
 impl LaneRecord {
     /// A lane without jobs.
     pub fn new(queue: QueueName, job_type: JobType) -> Self {
-        LaneRecord {
-            queue,
-            job_type,
-            states: [0; 9],
-            at_least: false,
-            accepted: 0,
-            ended: [0; 4],
-            retried: 0,
-            lost: 0,
-        }
+        LaneRecord { queue, job_type, states: [0; 9], at_least: false, accepted: 0, ended: [0; 4], retried: 0, lost: 0 }
     }
 
     /// How many jobs are in this state.

@@ -22,6 +22,8 @@ pub const PAGE_MAX: usize = 1000;
 pub const FAULTS_MAX: usize = 100;
 /// How many jobs of a group are looked at, the newest ones; a page of groups looks at 100,000.
 pub const FAULT_JOBS_MAX: usize = 1000;
+/// How many jobs one page of a list looks at; rare matches among millions take several pages.
+pub const LOOKED_MAX: usize = 10_000;
 /// How long after its last word a worker counts as alive.
 pub const WORKER_LIVE: Duration = Duration::from_secs(30);
 
@@ -262,8 +264,57 @@ pub struct FaultQuery {
     pub after: Option<Cursor>,
 }
 
-/// Asks for a page of jobs, newest first.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// In which order jobs are listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// The newest first.
+    #[default]
+    Newest,
+    /// The last that ended first; of one terminal state.
+    Ended,
+    /// The soonest to be due first; of DELAYED and RETRYING jobs.
+    Due,
+    /// As they will be claimed; of SCHEDULED jobs of one queue.
+    Claim,
+}
+
+impl Order {
+    /// Refuses a filter by which jobs cannot be had in this order: each order goes by one index.
+    pub fn check(self, filter: &Filter) -> Result<()> {
+        let states = filter.states.as_slice();
+        let problem = match self {
+            Order::Ended if !matches!(states, [state] if state.is_terminal()) => "ended needs one terminal state",
+            Order::Due if states.is_empty() || !states.iter().all(|state| waits(*state)) => {
+                "due needs the states delayed or retrying"
+            }
+            Order::Claim if states != [State::Scheduled] || filter.queue.is_none() => {
+                "claim needs the state scheduled and a queue"
+            }
+            Order::Newest | Order::Ended | Order::Due | Order::Claim => return Ok(()),
+        };
+        Err(Error::invalid("order", problem))
+    }
+}
+
+impl Order {
+    /// The place of a job in this order, for stores that sort: a smaller one comes first.
+    pub fn place(self, job: &JobRecord, sequence: i64) -> [i64; 3] {
+        let micros = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_micros);
+        match self {
+            Order::Newest => [0, 0, i64::MAX - sequence],
+            Order::Ended => [0, i64::MAX - micros(job.completed_at), i64::MAX - sequence],
+            Order::Due => [0, micros(job.run_at), sequence],
+            Order::Claim => [i64::from(job.effective_priority().number()), job.position.as_micros(), sequence],
+        }
+    }
+}
+
+fn waits(state: State) -> bool {
+    matches!(state, State::Delayed | State::Retrying)
+}
+
+/// Asks for a page of jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListQuery {
     /// Which jobs.
     pub filter: Filter,
@@ -271,6 +322,15 @@ pub struct ListQuery {
     pub limit: usize,
     /// Where the last page ended.
     pub after: Option<Cursor>,
+    /// In which order.
+    pub order: Order,
+}
+
+impl ListQuery {
+    /// The first page of the jobs that match, newest first.
+    pub fn new(filter: Filter, limit: usize) -> Self {
+        ListQuery { filter, limit, ..ListQuery::default() }
+    }
 }
 
 /// A place in a list, to go on from. Opaque: only the store that made it can read it.
@@ -279,6 +339,18 @@ pub struct ListQuery {
 pub struct Cursor(pub String);
 
 impl Cursor {
+    /// The numbers that an ordered list's cursor is made of.
+    pub fn numbers<const N: usize>(&self) -> Result<[i64; N]> {
+        let numbers: Option<Vec<i64>> = self.0.split('.').map(|part| part.parse().ok().filter(|n| *n >= 0)).collect();
+        numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| self.invalid())
+    }
+
+    /// A cursor that is made of numbers.
+    pub fn of_numbers(numbers: &[i64]) -> Self {
+        let texts: Vec<String> = numbers.iter().map(i64::to_string).collect();
+        Cursor(texts.join("."))
+    }
+
     /// The error for text that is no cursor of this store.
     pub fn invalid(&self) -> Error {
         Error::invalid("cursor", "was not made by this list; start again without one")

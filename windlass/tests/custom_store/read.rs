@@ -30,7 +30,24 @@ impl Tables {
         FaultGroup::page(dead, query, now)
     }
 
+    /// Jobs in another order than that of their submission.
+    fn list_in_order(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        query.order.check(&query.filter)?;
+        let after: Option<[i64; 3]> = query.after.as_ref().map(Cursor::numbers).transpose()?;
+        let jobs =
+            self.jobs.values().map(|stored| &stored.entry).filter(|entry| self.matches(&query.filter, &entry.job));
+        let placed = jobs.map(|entry| (query.order.place(&entry.job, entry.sequence), entry.job.clone()));
+        let mut placed: Vec<_> = placed.filter(|(place, _)| after.is_none_or(|after| *place > after)).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        let rest = placed.split_off(placed.len().min(query.limit.clamp(1, PAGE_MAX)));
+        let next = placed.last().filter(|_| !rest.is_empty()).map(|(place, _)| Cursor::of_numbers(place));
+        Ok(Page { items: placed.into_iter().map(|(_, job)| job).collect(), next })
+    }
+
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        if query.order != Order::Newest {
+            return self.list_in_order(query);
+        }
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
         let matching =
             self.jobs.range(..before).rev().filter(|(_, stored)| self.matches(&query.filter, &stored.entry.job));
@@ -105,6 +122,21 @@ impl Tables {
         let before = numbered(after)?.map_or(u64::MAX, i64::unsigned_abs);
         let older = self.acts.range(..before).rev();
         Ok(paged(older.map(|(number, act)| (i64::try_from(*number).unwrap_or(i64::MAX), act.clone())), limit))
+    }
+
+    pub(super) fn observe(&self, ends_from: Option<Timestamp>, now: Timestamp) -> Observation {
+        let mut lanes = self.lanes.clone();
+        for job in self.jobs() {
+            let lane = lanes.get_mut(&(job.spec.queue.clone(), job.spec.job_type.clone()));
+            lane.expect("a job has a lane").states[usize::from(job.state.number())] += 1;
+        }
+        let ended = self.jobs().filter(|job| job.completed_at.zip(ends_from).is_some_and(|(at, from)| at >= from));
+        let ends = ended.filter_map(|job| {
+            let names = (job.spec.queue.clone(), job.spec.job_type.clone());
+            Some(EndRecord::new(names, job.state, job.scheduled_at, job.started_at, job.completed_at?))
+        });
+        let ends = newest_ends(ends.collect());
+        Observation { now, lanes: lanes.into_values().collect(), ends }
     }
 
     pub(super) fn totals(&self) -> Totals {

@@ -6,7 +6,9 @@ use super::Bench;
 use super::bench::{LEASE, job, worker};
 use super::moves::{in_states, named, queue, requeue};
 use crate::job::{Category, Failure, Fingerprint, JobId, Scope, State};
-use crate::store::{Act, ClaimRequest, FAULT_JOBS_MAX, FaultGroup, FaultQuery, Filter, Settled, Target};
+use crate::store::{
+    Act, ClaimRequest, FAULT_JOBS_MAX, FaultGroup, FaultQuery, Filter, ListQuery, Order, Settled, Target,
+};
 
 chapter! {
     o1_dead_jobs_are_grouped_by_what_they_died_of,
@@ -18,6 +20,10 @@ chapter! {
     o1_a_fault_is_a_filter,
     o1_jobs_are_found_by_worker_key_and_text,
     o1_jobs_are_found_by_their_end,
+    o1_ended_jobs_are_listed_last_ended_first,
+    o1_waiting_jobs_are_listed_soonest_first,
+    o1_next_up_is_the_order_of_claims,
+    o1_an_order_needs_the_jobs_that_have_it,
     o2_a_requeue_of_a_group_leaves_the_others,
     o2_a_frozen_set_gains_no_job,
 }
@@ -252,6 +258,84 @@ async fn o1_jobs_are_found_by_their_end(bench: Bench) {
     assert_eq!(bench.ids(&since(at)).await, [late]);
     assert_eq!(bench.ids(&since(at.minus(SECOND))).await, [late, early]);
     assert!(bench.ids(&since(at.plus(SECOND))).await.is_empty());
+}
+
+impl Bench {
+    /// All jobs of an order, two at a time.
+    async fn in_order(&self, order: Order, filter: Filter) -> Vec<JobId> {
+        let mut query = ListQuery { order, ..ListQuery::new(filter, 2) };
+        let mut ids = Vec::new();
+        loop {
+            let page = self.store.list(&query).await.expect("list");
+            assert!(page.items.len() <= 2);
+            ids.extend(page.items.iter().map(|job| job.id));
+            query.after = page.next;
+            if query.after.is_none() {
+                return ids;
+            }
+        }
+    }
+}
+
+async fn o1_ended_jobs_are_listed_last_ended_first(bench: Bench) {
+    let jobs: Vec<JobId> = bench.insert(vec![job(); 5]).await.iter().map(|job| job.id).collect();
+    for place in [3, 0, 4, 1, 2] {
+        bench.advance(SECOND);
+        let claimed = bench.take(jobs[place]).await;
+        bench.complete(claimed.lease).await;
+    }
+    bench.in_state(State::Failed).await;
+    let expected: Vec<JobId> = [2, 1, 4, 0, 3].map(|place| jobs[place]).to_vec();
+    assert_eq!(bench.in_order(Order::Ended, in_states(&[State::Completed])).await, expected);
+    let other = Filter { queue: Some(queue("other")), ..in_states(&[State::Completed]) };
+    assert!(bench.in_order(Order::Ended, other).await.is_empty());
+}
+
+async fn o1_waiting_jobs_are_listed_soonest_first(bench: Bench) {
+    let mut delayed = Vec::new();
+    for (hours, name) in [(5, "a"), (1, "b"), (3, "a"), (2, "b")] {
+        delayed.push(bench.enqueue(named(name).delay(hours * HOUR)).await);
+    }
+    bench.in_state(State::Scheduled).await;
+    let filter = in_states(&[State::Delayed]);
+    assert_eq!(bench.in_order(Order::Due, filter.clone()).await, [delayed[1], delayed[3], delayed[2], delayed[0]]);
+    bench.advance(2 * HOUR);
+    assert_eq!(bench.in_order(Order::Due, filter).await, [delayed[2], delayed[0]], "what is due waits no more");
+}
+
+async fn o1_next_up_is_the_order_of_claims(bench: Bench) {
+    use crate::job::Priority;
+    for (name, priority) in
+        [("a", Priority::Normal), ("b", Priority::High), ("a", Priority::Low), ("b", Priority::Normal)]
+    {
+        bench.enqueue(named(name).priority(priority)).await;
+        bench.advance(SECOND);
+        bench.enqueue(named(name).priority(priority).delay(SECOND)).await;
+    }
+    bench.advance(3 * SECOND);
+    let urgent = bench.enqueue(named("c").priority(Priority::Critical)).await;
+    bench.enqueue(named("a").queue("elsewhere")).await;
+    let filter = Filter { queue: Some(queue("default")), ..in_states(&[State::Scheduled]) };
+    let shown = bench.in_order(Order::Claim, filter).await;
+    assert_eq!((shown.len(), shown[0]), (9, urgent));
+    assert_eq!(bench.claim_ids(100).await, shown);
+}
+
+async fn o1_an_order_needs_the_jobs_that_have_it(bench: Bench) {
+    let in_queue = |filter: Filter| Filter { queue: Some(queue("default")), ..filter };
+    for (order, filter) in [
+        (Order::Ended, Filter::default()),
+        (Order::Ended, in_states(&[State::Scheduled])),
+        (Order::Ended, in_states(&[State::Failed, State::DeadLetter])),
+        (Order::Due, Filter::default()),
+        (Order::Due, in_states(&[State::Delayed, State::Scheduled])),
+        (Order::Claim, in_states(&[State::Scheduled])),
+        (Order::Claim, in_queue(in_states(&[State::Running]))),
+    ] {
+        let query = ListQuery { order, ..ListQuery::new(filter, 2) };
+        let refused = bench.store.list(&query).await.expect_err("not in this order");
+        assert!(matches!(refused, crate::Error::InvalidArgument { .. }), "{refused:?}");
+    }
 }
 
 async fn o2_a_requeue_of_a_group_leaves_the_others(bench: Bench) {

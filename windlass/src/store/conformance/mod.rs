@@ -54,6 +54,7 @@ mod job;
 mod lease;
 pub mod model;
 mod moves;
+mod observing;
 mod operators;
 mod order;
 mod queues;
@@ -148,6 +149,7 @@ pub fn cases() -> Vec<Case> {
         schedules::CASES,
         reading::CASES,
         faults::CASES,
+        observing::CASES,
         operators::CASES,
         queues::CASES,
         retention::CASES,

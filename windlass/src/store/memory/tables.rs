@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority, QueueName, State,
-    WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Outcome, Payload, Priority,
+    QueueName, State, WorkerId, WorkflowId,
 };
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEvent, JobEventKind, Wake, WorkerRecord};
+use crate::store::observe::{AttemptCount, LaneRecord, Sample, SampleStep, ended_place};
 use crate::store::request::Cursor;
 use crate::store::rules::{Edges, Entry};
 use crate::time::Timestamp;
@@ -88,6 +89,8 @@ pub(super) struct Queue {
     pub(super) states: [u64; 9],
     /// SCHEDULED jobs by type, so that a claim never walks over types it does not want (rule N1b).
     pub(super) lanes: BTreeMap<JobType, BTreeSet<ClaimOrder>>,
+    /// The numbers of each type, which stay when its jobs are gone.
+    pub(super) numbers: BTreeMap<JobType, LaneRecord>,
 }
 
 #[derive(Debug)]
@@ -116,6 +119,7 @@ pub(super) struct Tables {
     pub(super) next_event: u64,
     pub(super) accepted: u64,
     pub(super) pruned: u64,
+    pub(super) samples: BTreeMap<(SampleStep, Timestamp), Sample>,
     pub(super) random: fastrand::Rng,
     hints: Vec<Wake>,
 }
@@ -167,6 +171,7 @@ impl Tables {
             next_event: 1,
             accepted: 0,
             pruned: 0,
+            samples: BTreeMap::new(),
             random: fastrand::Rng::new(),
             hints: Vec::new(),
         }
@@ -254,10 +259,22 @@ impl Tables {
             self.queues.insert(job.spec.queue.clone(), Queue::default());
         }
         let queue = self.queues.get_mut(&job.spec.queue).expect("it was made a line ago");
+        let job_type = &job.spec.job_type;
+        if !queue.numbers.contains_key(job_type) {
+            let fresh = LaneRecord::new(job.spec.queue.clone(), job_type.clone());
+            queue.numbers.insert(job_type.clone(), fresh);
+        }
+        let numbers = queue.numbers.get_mut(job_type).expect("it was made a line ago");
+        numbers.accepted += u64::from(before.is_none());
         for (place, step) in [(before, -1_i64), (after, 1)] {
             let Some((state, at)) = place else { continue };
-            let count = &mut queue.states[usize::from(state.number())];
-            *count = count.wrapping_add_signed(step);
+            let number = usize::from(state.number());
+            for count in [&mut queue.states[number], &mut numbers.states[number]] {
+                *count = count.wrapping_add_signed(step);
+            }
+            if let Some(place) = ended_place(state).filter(|_| step > 0) {
+                numbers.ended[place] += 1;
+            }
             if state.is_terminal() {
                 let ended = (state, at, sequence);
                 let _ = if step > 0 { self.ended.insert(ended) } else { self.ended.remove(&ended) };
@@ -338,6 +355,19 @@ impl Tables {
         self.next_event += 1;
         if self.events.len() > EVENTS_KEPT {
             self.events.pop_front();
+        }
+    }
+
+    /// Counts an attempt that was retried or lost.
+    pub(super) fn count_attempt(&mut self, sequence: Sequence, outcome: Option<Outcome>) {
+        let job = &self.jobs.get(&sequence).expect("indexes name only jobs that exist").entry.job;
+        let Some(counted) = AttemptCount::of(outcome, job.state) else { return };
+        let queue = self.queues.get_mut(&job.spec.queue);
+        if let Some(numbers) = queue.and_then(|queue| queue.numbers.get_mut(&job.spec.job_type)) {
+            match counted {
+                AttemptCount::Retried => numbers.retried += 1,
+                AttemptCount::Lost => numbers.lost += 1,
+            }
         }
     }
 

@@ -30,6 +30,7 @@ mod listen;
 mod migrate;
 mod notify;
 mod operate;
+mod ordered;
 mod pooler;
 mod read;
 mod records;

@@ -14,11 +14,9 @@ use crate::job::{
     State,
 };
 use crate::store::answer::{Counted, Page};
-use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
+use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 use crate::time::Timestamp;
 
-/// How many rows one page or step looks at; rare matches among millions take several pages.
-const SCAN_MAX: usize = 10_000;
 /// How many of them are looked at together.
 const CANDIDATES_MAX: usize = 500;
 /// How many whole jobs are fetched at once to be held against a filter: their payloads come along.
@@ -63,7 +61,7 @@ pub(super) async fn scan(
     now: Timestamp,
 ) -> Result<Found, Fault> {
     let mut rows: Vec<JobRow> = Vec::new();
-    for _ in 0..SCAN_MAX / CANDIDATES_MAX {
+    for _ in 0..LOOKED_MAX / CANDIDATES_MAX {
         let candidates = candidates(link, store, filter, from, CANDIDATES_MAX, oldest_first).await?;
         let last = candidates.last().map(|candidate| candidate.seq);
         let was_last = candidates.len() < CANDIDATES_MAX;
@@ -257,6 +255,9 @@ impl Inner {
     }
 
     pub(super) async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>, Fault> {
+        if query.order != Order::Newest {
+            return self.list_in_order(query).await;
+        }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
         let link = self.link().await?;
@@ -267,16 +268,14 @@ impl Inner {
     }
 
     pub(super) async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted, Fault> {
-        let plain = Filter { states: filter.states.clone(), queue: filter.queue.clone(), ..Filter::default() };
-        if *filter == plain {
-            let queues = self.tallies().await?;
-            let queues = queues.iter().filter(|queue| filter.queue.as_ref().is_none_or(|name| *name == queue.name));
-            let wanted = |state: &State| filter.states.is_empty() || filter.states.contains(state);
-            let count = queues.map(|queue| {
-                let states = State::ALL.into_iter().filter(wanted);
-                states.map(|state| queue.states[usize::from(state.number())]).sum::<u64>()
-            });
-            return Ok(Counted::kept(count.sum(), cap));
+        let by_lane = Filter {
+            states: filter.states.clone(),
+            queue: filter.queue.clone(),
+            job_type: filter.job_type.clone(),
+            ..Filter::default()
+        };
+        if *filter == by_lane {
+            return Ok(Counted::kept(self.count_lanes(filter).await?, cap));
         }
         let link = self.link().await?;
         let now = self.read_clock(&link).await?;

@@ -10,10 +10,8 @@ use super::job_rows::Entry;
 use super::transaction::Transaction;
 use crate::job::{JobId, JobRecord, State};
 use crate::store::answer::{Counted, Page};
-use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
+use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 
-/// How many jobs one page or step looks at; rare matches among millions take several pages.
-const SCAN_MAX: usize = 10_000;
 /// How many jobs one statement reads.
 const CHUNK: usize = 256;
 
@@ -33,6 +31,9 @@ struct Candidate {
 
 impl Transaction<'_> {
     pub(super) fn list(&mut self, query: &ListQuery) -> Answer<Page<JobRecord>> {
+        if query.order != Order::Newest {
+            return self.list_in_order(query);
+        }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = place(query.after.as_ref())?.unwrap_or(i64::MAX);
         let (items, next) = self.matching(&query.filter, Way::NewestFirst, before, limit)?;
@@ -52,7 +53,7 @@ impl Transaction<'_> {
         let next = self.scan(filter, way, from, |entry| {
             scanned += 1;
             found.extend(entry);
-            found.len() < limit && scanned < SCAN_MAX
+            found.len() < limit && scanned < LOOKED_MAX
         })?;
         Ok((found, next.map(|seq| Cursor(seq.to_string()))))
     }

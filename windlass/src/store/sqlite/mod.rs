@@ -29,6 +29,7 @@ mod list;
 mod migrate;
 mod open;
 mod operate;
+mod ordered;
 mod place;
 mod prune;
 mod read;

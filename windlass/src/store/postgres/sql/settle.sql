@@ -61,9 +61,10 @@ unlogged as (
 ),
 told as (
     insert into windlass.event (at, lane, kind, count, seqs)
-    select c.now, g.lane, g.next, count(*), array_agg(g.seq)
+    select c.now, g.lane, case when g.next >= 5 then g.next else 24::smallint end, count(*),
+        case when g.next >= 5 then array_agg(g.seq) end
     from gone g, clock c
-    where g.next >= 5
+    where g.next >= 5 or g.next = 4 and g.outcome = 1
     group by c.now, g.lane, g.next
 )
 select g.seq, g.next, g.lane from gone g

@@ -12,7 +12,8 @@ create table windlass_store (
     id_key blob not null,
     outlived integer not null default 0
 );
--- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included).
+-- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included), how many
+-- were removed for good, how many left a terminal state again (by removal too), and how many attempts were retried or lost.
 create table windlass_lane (
     lane integer primary key,
     queue text not null,
@@ -26,6 +27,13 @@ create table windlass_lane (
     failed integer not null default 0,
     dead_letter integer not null default 0,
     cancelled integer not null default 0,
+    removed integer not null default 0,
+    left_completed integer not null default 0,
+    left_failed integer not null default 0,
+    left_dead_letter integer not null default 0,
+    left_cancelled integer not null default 0,
+    retried integer not null default 0,
+    lost integer not null default 0,
     unique (queue, type)
 );
 create table windlass_queue (name text primary key, paused integer not null) without rowid;
