@@ -3,6 +3,7 @@ import json, os, signal, socket, sys, threading, time, urllib.request
 
 BASE, QUEUE, SLOTS, LEASE = sys.argv[1], sys.argv[2], 4, 15
 NAME, TOKEN = "%s.%d" % (socket.gethostname(), os.getpid()), os.environ.get("WINDLASS_TOKEN")
+HEADERS = {"content-type": "application/json", **({"authorization": f"Bearer {TOKEN}"} if TOKEN else {})}
 running, stopping = {}, threading.Event()
 
 class Permanent(Exception):
@@ -18,8 +19,7 @@ def greet(payload, job):
 HANDLERS = {"greet": greet}
 
 def call(path, **body):
-    headers = {"content-type": "application/json", **({"authorization": f"Bearer {TOKEN}"} if TOKEN else {})}
-    request = urllib.request.Request(BASE + path, json.dumps(body).encode(), headers)
+    request = urllib.request.Request(BASE + path, json.dumps(body).encode(), HEADERS)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.loads(answer.read() or "null")
 
@@ -27,7 +27,7 @@ def run(job):
     try:
         outcome = {"outcome": "completed", "result": HANDLERS[job["type"]](job["payload"], job)}
     except Exception as error:
-        failure = {"message": repr(error), **({"category": "permanent"} if isinstance(error, Permanent) else {})}
+        failure = {"message": repr(error), "category": "permanent" if isinstance(error, Permanent) else "temporary"}
         outcome = {"outcome": "failed", "failure": failure}
     while time.monotonic() < job["until"]:  # the same settlement twice is harmless, so a lost answer is repeated
         try:
@@ -54,9 +54,8 @@ def claim():
     free, sent = SLOTS - len(running), time.monotonic()
     claimed = free and call("/v1/claims", queues=[QUEUE], types=list(HANDLERS), max=free, worker=NAME, lease=f"{LEASE}s", wait="2s")
     for job in claimed["jobs"] if claimed else []:
-        key = {"id": job["id"], "token": job["lease"]["token"]}
-        running[job["id"]] = {**job, "key": key, "until": sent + LEASE, "stop": threading.Event()}
-        threading.Thread(target=run, args=[running[job["id"]]]).start()
+        held = {"key": {"id": job["id"], "token": job["lease"]["token"]}, "until": sent + LEASE, "stop": threading.Event()}
+        threading.Thread(target=run, args=[running.setdefault(job["id"], {**job, **held})]).start()
 
 for name in (signal.SIGTERM, signal.SIGINT):
     signal.signal(name, lambda *_: stopping.set())

@@ -14,7 +14,7 @@ export default defineConfig({
   retries: 0,
   timeout: 60_000,
   expect: { timeout: 15_000 },
-  reporter: [["line"]],
+  reporter: [[process.env.CI ? "line" : "list"]],
   use: {
     browserName: "chromium",
     viewport: { width: 1280, height: 800 },

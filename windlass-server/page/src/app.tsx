@@ -1,17 +1,20 @@
 // The frame around every screen: head, places, the screen of the path, dialogs, and what is said aloud.
 
-import { type ComponentType, Fragment } from "preact";
+import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused, signedOut } from "./api/client.ts";
 import { isId } from "./api/filter.ts";
 import { awaySince, paused, second } from "./api/live.ts";
 import { me, meet, signOut } from "./api/me.ts";
 import { spoken } from "./parts/copy.tsx";
-import { Dialog, dialog, done } from "./parts/dialog.tsx";
+import { dialog, done } from "./parts/dialog.tsx";
+import { Help } from "./parts/help.tsx";
 import { Icon, Mark } from "./parts/icon.tsx";
-import { cursorRow, helpOpen, PLACES } from "./parts/keys.ts";
+import { cursorRow, helpOpen, paletteOpen } from "./parts/keys.ts";
 import { Problem } from "./parts/notice.tsx";
+import { Palette } from "./parts/palette.tsx";
 import { nextTheme, theme } from "./parts/theme.ts";
+import { inUtc, setUtc } from "./parts/time.tsx";
 import { go, href, path } from "./router.ts";
 import { ActsScreen } from "./screens/acts.tsx";
 import { EnqueueScreen } from "./screens/enqueue.tsx";
@@ -118,13 +121,14 @@ function Live() {
       type="button"
       class="button quiet"
       aria-pressed={paused.value}
+      aria-label={word}
       title={paused.value ? "Go on by itself (.)" : "Stop all motion (.)"}
       onClick={() => {
         paused.value = !paused.value;
       }}
     >
       <span class={`live-dot ${away ? "away" : paused.value ? "paused" : ""}`} aria-hidden="true" />
-      <span>{word}</span>
+      <span class="wide">{word}</span>
     </button>
   );
 }
@@ -158,8 +162,27 @@ function Top({ toggle, open }: { toggle: () => void; open: boolean }) {
         <span>Windlass</span>
       </a>
       <Jump />
+      <button
+        type="button"
+        class="button quiet wide"
+        title="Go to any screen, queue, type or schedule"
+        onClick={() => {
+          paletteOpen.value = true;
+        }}
+      >
+        Go to <kbd>Ctrl K</kbd>
+      </button>
       <div class="row">
         <Live />
+        <button
+          type="button"
+          class="button quiet zone wide"
+          aria-label={`Times: ${inUtc.value ? "UTC" : "local"}. Change`}
+          title={`Times: ${inUtc.value ? "UTC" : "of this browser's zone"} (u)`}
+          onClick={() => setUtc(!inUtc.value)}
+        >
+          {inUtc.value ? "UTC" : "local"}
+        </button>
         <button
           type="button"
           class="button quiet"
@@ -191,49 +214,6 @@ function Side({ open }: { open: boolean }) {
         ))}
       </ul>
     </nav>
-  );
-}
-
-function closeHelp() {
-  helpOpen.value = false;
-}
-
-function Help() {
-  const keys: [string, string][] = [
-    ["?", "this list"],
-    ["/", "search"],
-    [".", "pause, go on"],
-    ["t", "theme"],
-    ["j  k", "next, previous row"],
-    ["Enter", "open the row"],
-    ["x", "pick the row; Shift+x up to it"],
-    ["r  c", "requeue, cancel what is picked"],
-    ["y", "copy the row's id"],
-    ...PLACES.map(([key, , word]): [string, string] => [`g ${key}`, word]),
-  ];
-  return (
-    <Dialog title="Keys" onClose={closeHelp}>
-      <dl class="facts">
-        {keys.map(([key, word]) => (
-          <Fragment key={key}>
-            <dt>
-              {key.split(/\s+/).map((one) => (
-                <Fragment key={one}>
-                  <kbd>{one}</kbd>{" "}
-                </Fragment>
-              ))}
-            </dt>
-            <dd>{word}</dd>
-          </Fragment>
-        ))}
-      </dl>
-      <p class="small muted">Single letters can be switched off under Server.</p>
-      <div class="actions">
-        <button type="button" class="button primary" onClick={closeHelp}>
-          Close
-        </button>
-      </div>
-    </Dialog>
   );
 }
 
@@ -286,6 +266,7 @@ function Page() {
       </div>
       {dialog.value}
       {helpOpen.value ? <Help /> : null}
+      {paletteOpen.value ? <Palette /> : null}
       <Said />
       <p class="hidden-text" aria-live="polite">
         {spoken.value}

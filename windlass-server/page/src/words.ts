@@ -110,3 +110,8 @@ export function bytes(value: number): string {
   }
   return `${at === 0 ? size : size.toFixed(1)} ${BYTES[at]}`;
 }
+
+/** A word as a shell takes it. */
+export function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}

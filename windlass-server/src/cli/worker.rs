@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -64,6 +65,9 @@ pub(crate) struct Arguments {
     /// How long a process that was told to stop may take, before it is killed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     kill_after: Duration,
+    /// Answer Prometheus at /metrics on this address; there is no token, so keep it private
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// How log lines are written [default: text on a terminal, else json]
     #[arg(long, env = "WINDLASS_LOG", value_enum, value_name = "FORMAT")]
     log: Option<Format>,
@@ -83,6 +87,10 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     let session = reach.open_or_make(&OutputArgs { output: Default::default() }).await?;
     // A server does the upkeep of its store, and a worker's token does not allow it.
     settings.upkeep = session.place.store_url().is_some();
+    if let Some(address) = arguments.metrics {
+        let address = exec::scrape::listen(address, !settings.upkeep).await?;
+        tracing::info!(%address, "metrics are answered");
+    }
     if std::io::stderr().is_terminal() {
         say(serving(&settings, &session.place.shown()));
     }

@@ -9,6 +9,7 @@ mod leftover;
 mod pipes;
 mod post;
 mod program;
+pub(crate) mod scrape;
 
 use std::time::Duration;
 

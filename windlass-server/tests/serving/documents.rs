@@ -22,7 +22,8 @@ queues and types are the names that whoever enqueues chose.
 
 Whose attempts are counted where: a worker inside a program counts in that program; workers that come over HTTP, `windlass worker`
 with `--server` among them, are counted by the server they ask. So do not add up a server and a Rust worker that uses it over HTTP
-and exports the same names. `windlass_queue_slots` and the other gauges of queues are the whole store's, on every server alike:
+and exports the same names. `windlass worker --metrics 127.0.0.1:9187` answers with what only its own process knows (slots, heartbeats,
+failed calls) and, on a store, with all of it. `windlass_queue_slots` and the other gauges of queues are the whole store's, on every server alike:
 take `max by (queue)`, not a sum.
 
 In a program of your own, tell the recorder the bounds of the histograms, or it turns them into summaries, which cannot be added

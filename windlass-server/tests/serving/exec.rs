@@ -10,7 +10,7 @@ use axum::routing::post;
 use serde_json::Value;
 use windlass::{Category, Client, JobId, NewJob, Payload, RetryPolicy, State};
 
-use crate::support::{Place, Process, SOON, reaches, script, until};
+use crate::support::{Place, Process, SOON, http, reaches, script, until};
 
 fn quick(job_type: &str, payload: &str) -> NewJob {
     let retry = RetryPolicy { initial: Duration::from_millis(50), max_attempts: 2, ..RetryPolicy::standard() };
@@ -446,4 +446,27 @@ async fn l6_leases_are_as_long_and_renewed_as_often_as_was_asked() {
         assert!(begun.elapsed() < Duration::from_secs(15), "the lease is not renewed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// What a worker's process recorded can be scraped; on a store, its attempts are among it.
+#[tokio::test(flavor = "multi_thread")]
+async fn n6_a_worker_answers_prometheus_where_it_was_told_to() {
+    let place = Place::new();
+    let client = place.client().await;
+    let worker = place.start(&["worker", "--exec", "cat", "--metrics", "127.0.0.1:0", "--log-level", "info"]);
+    let mut address = None;
+    until("it says where", || {
+        let said = worker.err() + &worker.out();
+        let lines = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        address = lines.into_iter().find_map(|line| Some(line.get("address")?.as_str()?.to_owned()));
+        address.is_some()
+    });
+    let base = format!("http://{}", address.expect("found"));
+    let id = enqueue(&client, quick("echo", "1")).await;
+    reaches(&client, id, State::Completed).await;
+    until("its attempt is counted", || {
+        let (status, text) = http(&base, "GET /metrics", "", "");
+        assert_eq!(status, 200);
+        text.contains("windlass_slots{queue=\"default\"} 4") && text.contains("windlass_attempts_ended_total{")
+    });
 }

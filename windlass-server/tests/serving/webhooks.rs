@@ -264,7 +264,7 @@ async fn m9_a_slow_receiver_delays_only_its_own() {
     settings.timeout = Duration::from_secs(20);
     let deliverer = Deliverer::new(settings, Arc::new(SystemLookup)).expect("a client");
     let begun = std::time::Instant::now();
-    let running = deliverer.worker(&client).grace(Duration::ZERO).start().await.expect("start");
+    let running = deliverer.worker(&client).grace(Duration::from_secs(1)).start().await.expect("start");
     while seen.lock().expect("lock").is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(15), "the good one waits for the slow ones");
         tokio::time::sleep(Duration::from_millis(10)).await;

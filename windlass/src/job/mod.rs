@@ -4,6 +4,7 @@
 //! arguments. A job's way through it: [`NewJob`] → [`JobSpec`] → [`JobRecord`] → [`Lease`] → [`Settlement`] → [`Verdict`].
 
 mod dependency;
+mod edit;
 mod explain;
 mod failure;
 mod fingerprint;
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
+pub use edit::Edit;
 pub use explain::{Circumstances, EXPLAIN_SCAN_MAX, Explanation, Why};
 pub(crate) use failure::cut;
 pub use failure::{
@@ -42,17 +44,17 @@ pub use lease::{Lease, LeaseKey, SPAWN_MAX, Settlement, Stale};
 pub use new_job::NewJob;
 pub(crate) use options::check_chars;
 pub use options::{
-    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, Idempotency, JobOptions, KEY_CHARS_MAX, Limits,
-    PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SYSTEM_PREFIX, Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX,
-    TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT, check_tags,
-    check_url,
+    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, EXECUTION_NOTICE, Idempotency, JobOptions, KEY_CHARS_MAX,
+    Limits, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SYSTEM_PREFIX, Scope, TAG_KEY_CHARS_MAX,
+    TAG_VALUE_CHARS_MAX, TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT,
+    check_tags, check_url,
 };
 pub(crate) use payload::check_size;
 pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload};
 pub use policies::{Policies, PolicyPatch};
 pub use record::{
     ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo,
-    LogLine, Outcome, PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions,
+    LogLine, Outcome, PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions, lease_end_within,
 };
 pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, RETRY_AFTER_MAX, Random, RetryPolicy};
 pub use spec::JobSpec;

@@ -34,6 +34,13 @@ pub const URL_BYTES_MAX: usize = 2048;
 pub const TRACE_BYTES_MAX: usize = 1024;
 /// Longest execution timeout, visibility timeout or lifetime: ten years. `none` is the way to say for ever.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+/// How long after the execution timeout a store still lets a holder settle: the worker's own notice of 5 s to the handler,
+/// and as much again for the settlement (rule T1b).
+pub const EXECUTION_NOTICE: Duration = Duration::from_secs(10);
+
+/// How SQL stores write that no execution timeout bounds a lease: far beyond any moment, and small enough to add one to it.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+const LEASE_MAX_NONE: i64 = 1 << 62;
 
 /// What the names of types and queues begin with whose jobs only Windlass itself makes: a job of theirs made by somebody
 /// else would be believed.
@@ -109,6 +116,30 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
+    /// How long one attempt may hold its lease, however often it is extended (rule T1b); `None` for no limit but the lifetime.
+    pub fn lease_max(&self) -> Option<Duration> {
+        self.execution.map(|execution| execution.saturating_add(EXECUTION_NOTICE))
+    }
+
+    /// [`lease_max`](Self::lease_max) in microseconds, as SQL stores keep it beside a job: nothing for the standard execution
+    /// timeout, which their statements know, and a moment that never comes where there is no limit.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn stored_lease_max(&self) -> Option<i64> {
+        let max = self.lease_max();
+        let micros = |max: Duration| i64::try_from(max.as_micros()).unwrap_or(LEASE_MAX_NONE);
+        (max != Timeouts::default().lease_max()).then(|| max.map_or(LEASE_MAX_NONE, micros))
+    }
+
+    /// Reads what [`stored_lease_max`](Self::stored_lease_max) wrote.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn read_lease_max(stored: Option<i64>) -> Option<Duration> {
+        match stored {
+            None => Timeouts::default().lease_max(),
+            Some(LEASE_MAX_NONE) => None,
+            Some(micros) => Some(Duration::from_micros(u64::try_from(micros).unwrap_or_default())),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let named = [
             ("execution timeout", self.execution),

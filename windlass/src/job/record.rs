@@ -276,7 +276,7 @@ pub enum Outcome {
     Interrupted = 6,
     /// The lease expired.
     Lost = 7,
-    /// The lease was taken away: by force, by an operator, by the end of the lifetime.
+    /// The lease was taken away: by force, by an operator, by the end of the lifetime or of the execution timeout.
     Revoked = 8,
 }
 
@@ -329,6 +329,12 @@ pub struct RequeueOptions {
     pub keep_counters: bool,
     /// Whether the dependents that died of it come along.
     pub with_dependents: bool,
+}
+
+/// The end of a lease that is held to the job's lifetime and to the execution timeout of the attempt; for stores that know
+/// no more of a job than that.
+pub fn lease_end_within(end: Timestamp, deadline: Option<Timestamp>, limit: Option<Timestamp>) -> Timestamp {
+    [deadline, limit].into_iter().flatten().fold(end, Timestamp::min)
 }
 
 impl JobRecord {
@@ -384,12 +390,24 @@ impl JobRecord {
         Ok(())
     }
 
-    /// When a lease taken or extended now ends: after the lease time, but never after the lifetime.
+    /// When a lease taken or extended now ends: after the lease time, but never after the lifetime, nor after the execution
+    /// timeout and its notice (rule T1b).
     ///
-    /// So a lease on a job that has outlived its lifetime has expired, and every fenced write is refused.
+    /// So a lease on a job that has outlived one of these has expired, and every fenced write is refused.
     pub fn lease_end(&self, lease_time: Option<Duration>, now: Timestamp) -> Timestamp {
         let end = now.plus(lease_time.unwrap_or(self.spec.options.timeouts.visibility));
-        self.deadline.map_or(end, |deadline| end.min(deadline))
+        lease_end_within(end, self.deadline, self.lease_limit())
+    }
+
+    /// The moment beyond which no lease of the present attempt is extended (rule T1b); `None` for no limit.
+    pub fn lease_limit(&self) -> Option<Timestamp> {
+        Some(self.started_at?.plus(self.spec.options.timeouts.lease_max()?))
+    }
+
+    /// Whether its lease ended because the attempt ran longer than its execution timeout: it was held to the last moment.
+    pub fn ran_too_long(&self) -> bool {
+        let end = self.lease.as_ref().map(|lease| lease.expires_at);
+        end.zip(self.lease_limit()).is_some_and(|(end, limit)| end >= limit)
     }
 
     /// A heartbeat (L5): the lease ends later, never earlier.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::failure::{
-    CODE_CANCELLED, CODE_DEPENDENCY, CODE_INTERRUPTED, CODE_LEASE_EXPIRED, CODE_LIFETIME, CODE_OPERATOR, Category,
-    Failure,
+    CODE_CANCELLED, CODE_DEPENDENCY, CODE_EXECUTION_TIMEOUT, CODE_INTERRUPTED, CODE_LEASE_EXPIRED, CODE_LIFETIME,
+    CODE_OPERATOR, Category, Failure,
 };
 use super::id::JobId;
-use super::record::{JobRecord, Reason, ReasonKind};
+use super::record::{JobRecord, Outcome, Reason, ReasonKind};
 use super::retry::{LOST_FREE_MAX, Lost, Random, RetryPolicy};
 use super::state::{Event, State};
 use crate::error::{Error, Result};
@@ -73,8 +73,30 @@ impl Verdict {
         Verdict { counted: true, failure: Some(failure), ..verdict }
     }
 
-    /// The lease of a running job expired (S10, S11, S14).
-    pub fn of_expiry(job: &JobRecord, random: Random<'_>) -> Self {
+    /// The lease of a running job expired, and what the attempt's outcome is (S10, S11, S14; S7 to S9 where its execution
+    /// timeout was over, T1b).
+    pub fn of_expiry(job: &JobRecord, random: Random<'_>) -> (Self, Outcome) {
+        if job.ran_too_long() {
+            return (Verdict::of_execution_timeout(job, random), Outcome::Revoked);
+        }
+        (Verdict::of_lost_lease(job, random), Outcome::Lost)
+    }
+
+    /// The attempt ran longer than its execution timeout, and its holder did not say so in time (T1b).
+    fn of_execution_timeout(job: &JobRecord, random: Random<'_>) -> Self {
+        let limit = job.spec.options.timeouts.execution.unwrap_or_default();
+        let message = format!("the attempt was not settled within its execution timeout of {limit:?}");
+        let failure = Failure::new(Category::Timeout, Some(CODE_EXECUTION_TIMEOUT.to_owned()), message);
+        match &job.cancel {
+            Some(asked) => {
+                let verdict = Verdict::ending(Event::CancelSettled, asked.reason(), Some(failure));
+                Verdict { counted: true, ..verdict }
+            }
+            None => Verdict::of_failure(&job.spec.options.retry, job.failures, failure, random),
+        }
+    }
+
+    fn of_lost_lease(job: &JobRecord, random: Random<'_>) -> Self {
         let policy = &job.spec.options.retry;
         let failure = Failure::new(
             Category::System,

@@ -4,9 +4,11 @@
 //! the jobs of the plan and writes down the plan's `next_at`, all in one transaction (rule C2). Nothing here makes a
 //! job; what a firing's job looks like is the schedule's template.
 //!
-//! Which moments a cron expression names is in `cron.rs`, which of them fire is in `plan.rs`.
+//! Which moments a cron expression names is in `cron.rs`, which of them fire is in `plan.rs`, and how a
+//! schedule is changed is in `edit.rs`.
 
 mod cron;
+mod edit;
 mod plan;
 
 use std::time::Duration;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use cron::{Cron, EXPRESSION_BYTES_MAX, ZONE_BYTES_MAX};
+pub use edit::{ScheduleChange, ScheduleEdit};
 pub use plan::{Fire, LastJob, PREVIEW_MAX, Plan};
 
 use crate::error::{Error, Result};

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+pub use crate::job::Edit;
 use crate::job::{
     CHECKPOINT_BYTES_MAX, Fingerprint, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey,
-    Priority, Progress, QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_chars, check_size, check_tags,
-    check_url, cut,
+    Progress, QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_size, cut,
 };
-use crate::schedule::{ScheduleRecord, ScheduleSpec};
+pub use crate::schedule::{ScheduleChange, ScheduleEdit};
 use crate::time::Timestamp;
 
 /// Most jobs in one claim, settle, extend or save; as many as one enqueue may hold.
@@ -420,64 +420,6 @@ impl Act {
     }
 }
 
-/// A change to what may be changed (rule J3). What is `None` stays.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Edit {
-    /// A new priority; not for running or ended jobs.
-    pub priority: Option<Priority>,
-    /// New tags in place of the old; in any state.
-    pub tags: Option<BTreeMap<String, String>>,
-    /// A new correlation id, or none; not for ended jobs.
-    pub correlation_id: Option<Option<String>>,
-    /// A new callback URL, or none; not for ended jobs.
-    pub callback_url: Option<Option<String>>,
-}
-
-impl Edit {
-    /// Refuses values out of bounds.
-    pub fn check(&self) -> Result<()> {
-        if let Some(tags) = &self.tags {
-            check_tags(tags)?;
-        }
-        if let Some(Some(id)) = &self.correlation_id {
-            check_chars("correlation_id", id, crate::job::CORRELATION_CHARS_MAX)?;
-        }
-        if let Some(Some(url)) = &self.callback_url {
-            check_url(url)?;
-        }
-        Ok(())
-    }
-
-    /// Refuses a job whose state does not allow this change.
-    pub fn allowed(&self, job: &JobRecord) -> Result<()> {
-        let refuse = |wanted| Err(Error::IllegalState { job: job.id, state: job.state, wanted });
-        if self.priority.is_some() && (job.state.is_terminal() || job.state == State::Running) {
-            return refuse("reprioritise");
-        }
-        if job.state.is_terminal() && (self.correlation_id.is_some() || self.callback_url.is_some()) {
-            return refuse("edit");
-        }
-        Ok(())
-    }
-
-    /// Changes the job. A priority inherited from dependencies still holds if it is more urgent.
-    pub fn apply(&self, job: &mut JobRecord) {
-        let spec = std::sync::Arc::make_mut(&mut job.spec);
-        if let Some(priority) = self.priority {
-            spec.priority = priority;
-        }
-        if let Some(tags) = &self.tags {
-            spec.options.tags.clone_from(tags);
-        }
-        if let Some(id) = &self.correlation_id {
-            spec.options.correlation_id.clone_from(id);
-        }
-        if let Some(url) = &self.callback_url {
-            spec.options.callback_url.clone_from(url);
-        }
-    }
-}
-
 /// A worker's word that it lives.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct WorkerReport {
@@ -500,98 +442,4 @@ pub struct ServedQueue {
     pub slots: u32,
     /// How many it runs now.
     pub busy: u32,
-}
-
-/// A change to a schedule.
-#[derive(Clone, PartialEq, Debug)]
-pub enum ScheduleEdit {
-    /// Creates it; refused when the name is taken.
-    Create(ScheduleSpec),
-    /// Creates or replaces it; with a version, refused when it has moved on.
-    Put {
-        /// The schedule as it shall be.
-        spec: ScheduleSpec,
-        /// The version it must have now.
-        version: Option<u64>,
-    },
-    /// Stops it firing until it is resumed.
-    Pause(String),
-    /// Lets it fire again.
-    Resume(String),
-    /// Fires it now, beside its slots and whatever its overlap policy says.
-    Trigger(String),
-    /// Forgets it; its jobs stay.
-    Delete(String),
-}
-
-/// What a change to a schedule comes to: decided once, for every store.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ScheduleChange {
-    /// What to call it in the record of acts.
-    pub act: &'static str,
-    /// The schedule as it shall be; as it was, when it is deleted.
-    pub schedule: ScheduleRecord,
-    /// Whether a job is to be fired now.
-    pub fires: bool,
-    /// Whether the schedule is to be removed.
-    pub deletes: bool,
-}
-
-impl ScheduleEdit {
-    /// Decides what the change does to the schedule of that name, if one is stored.
-    pub fn decide(&self, stored: Option<ScheduleRecord>, now: Timestamp) -> Result<ScheduleChange> {
-        let name = self.name();
-        let known = |stored: Option<ScheduleRecord>| stored.ok_or_else(|| Error::not_found("schedule", name));
-        let (act, schedule) = match self {
-            ScheduleEdit::Create(spec) => {
-                if stored.is_some() {
-                    return Err(Error::Conflict(format!("schedule {name:?} exists already")));
-                }
-                ("create schedule", ScheduleRecord::create(spec.clone(), now)?)
-            }
-            ScheduleEdit::Put { spec, version } => {
-                let is = stored.as_ref().map(|schedule| schedule.version);
-                if version.is_some() && *version != is {
-                    return Err(Error::Conflict(format!("schedule {name:?} is not at version {version:?}")));
-                }
-                let schedule = match stored {
-                    None => ScheduleRecord::create(spec.clone(), now)?,
-                    Some(mut schedule) => {
-                        schedule.replace(spec.clone(), now)?;
-                        schedule
-                    }
-                };
-                ("put schedule", schedule)
-            }
-            ScheduleEdit::Pause(_) => {
-                let mut schedule = known(stored)?;
-                schedule.pause(now);
-                ("pause schedule", schedule)
-            }
-            ScheduleEdit::Resume(_) => {
-                let mut schedule = known(stored)?;
-                schedule.resume(now);
-                ("resume schedule", schedule)
-            }
-            ScheduleEdit::Trigger(_) => {
-                let mut schedule = known(stored)?;
-                schedule.fired += 1;
-                ("trigger schedule", schedule)
-            }
-            ScheduleEdit::Delete(_) => ("delete schedule", known(stored)?),
-        };
-        let fires = matches!(self, ScheduleEdit::Trigger(_));
-        Ok(ScheduleChange { act, schedule, fires, deletes: matches!(self, ScheduleEdit::Delete(_)) })
-    }
-
-    /// The name of the schedule.
-    pub fn name(&self) -> &str {
-        match self {
-            ScheduleEdit::Create(spec) | ScheduleEdit::Put { spec, .. } => &spec.name,
-            ScheduleEdit::Pause(name)
-            | ScheduleEdit::Resume(name)
-            | ScheduleEdit::Trigger(name)
-            | ScheduleEdit::Delete(name) => name,
-        }
-    }
 }

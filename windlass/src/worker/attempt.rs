@@ -153,6 +153,11 @@ impl Attempt {
         self.begun.elapsed().checked_sub(self.limit_in_force()?)
     }
 
+    /// When the run will be over its time limit by so much.
+    pub(super) fn overdue_by(&self, more: Duration) -> Option<Instant> {
+        self.begun.checked_add(self.limit_in_force()?)?.checked_add(more)
+    }
+
     /// The right to decide, for the first who asks.
     pub(super) fn take_lease(&self) -> Option<Lease> {
         lock(&self.lease).take()

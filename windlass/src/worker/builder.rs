@@ -223,7 +223,8 @@ impl<S> Worker<S> {
     /// How long a graceful stop may take in all, whatever handlers and store do; 25 s unless set.
     ///
     /// Handlers may finish for four fifths of it, or all but 5 s where that is longer. Those that run on are interrupted,
-    /// and the rest of the time is for giving their jobs back and for the last settlements, which get at least 2 s.
+    /// and the rest of the time is for giving their jobs back and for the last settlements, which get at least 2 s or half of
+    /// it. Without a grace period nothing is given back: the leases expire.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.plan.settings.grace = grace.min(GRACE_MAX);
         self

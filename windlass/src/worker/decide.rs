@@ -2,6 +2,8 @@
 //!
 //! It touches no store. Runner, heartbeat and committer all decide here, and none of them needs another for it.
 
+use std::time::Duration;
+
 use super::attempt::Attempt;
 use super::handled::Failed;
 use super::handler::HandlerResult;
@@ -60,7 +62,18 @@ pub(super) fn fail(shared: &Shared, attempt: &Attempt, lease: Lease, mut failure
     lease.fail(failure, &mut || shared.random())
 }
 
-pub(super) fn timed_out(attempt: &Attempt) -> Failure {
+/// A run whose handler holds its thread long past its time: its job does not run again for at least `wait` (rule T1).
+pub(super) fn fail_stuck(shared: &Shared, attempt: &Attempt, lease: Lease, wait: Duration) -> Settlement {
+    let mut failure = timed_out(attempt);
+    let job = attempt.job();
+    let (failures, policy) = (job.failures.saturating_add(1), &job.spec.options.retry);
+    let own = attempt.handled.own_backoff(Failed { failures, failure: &failure, policy });
+    let delay = own.unwrap_or_else(|| policy.delay(failures, &mut || shared.random()));
+    failure.retry_after = if delay < wait { Some(wait) } else { own };
+    lease.fail(failure, &mut || shared.random())
+}
+
+fn timed_out(attempt: &Attempt) -> Failure {
     let limit = attempt.deadline().zip(attempt.job().spec.options.timeouts.execution);
     let words = limit.map_or_else(String::new, |(_, limit)| format!(" of {limit:?}"));
     let message = format!("the attempt ran longer than its execution timeout{words}");

@@ -15,11 +15,13 @@ use super::decide;
 use super::patience;
 use super::shared::Shared;
 use crate::error::{Error, Result};
+use crate::job::EXECUTION_NOTICE;
 use crate::observe;
 use crate::store::{CALL_MAX, Extended, Store};
 
-/// How long a handler may hold its thread past its time before its job is given to others (rule T1).
-const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// How long a handler may hold its thread past its time before its attempt is closed. A second later the store would close
+/// it (rule T1b), without the backoff of the user's own; until then the job waits (rule T1).
+const STUCK_AFTER: Duration = Duration::from_secs(9);
 /// Beats on request are not closer together, however many ask.
 const BEAT_GAP: Duration = Duration::from_millis(20);
 
@@ -50,7 +52,7 @@ async fn beat_until_finished(shared: &Shared) {
     let every = shared.settings.heartbeat_interval();
     let mut next = Instant::now() + every;
     loop {
-        let wake = soonest_fence(shared).map_or(next, |fence| fence.min(next));
+        let wake = [soonest_fence(shared), soonest_stuck(shared)].into_iter().flatten().fold(next, Instant::min);
         tokio::select! {
             biased;
             () = shared.finished.cancelled() => return,
@@ -89,6 +91,12 @@ async fn own_store(shared: &Shared) -> Arc<dyn Store> {
             Arc::clone(shared.store())
         }
     }
+}
+
+/// When the first handler will have held its thread for too long past its time.
+fn soonest_stuck(shared: &Shared) -> Option<Instant> {
+    let undecided = shared.held.all().into_iter().filter(|attempt| !attempt.is_decided());
+    undecided.filter_map(|attempt| attempt.overdue_by(STUCK_AFTER)).min()
 }
 
 /// When the first lease ends in doubt, if none is confirmed before.
@@ -171,12 +179,12 @@ fn lose(shared: &Shared, attempt: &Arc<Attempt>, reason: &'static str) {
 /// Closes attempts whose handlers hold their thread long past their time; the slot stays taken.
 async fn give_away_stuck(shared: &Shared, store: &dyn Store) {
     for attempt in shared.held.all() {
-        let stuck = attempt.overdue().is_some_and(|overdue| overdue >= STUCK_AFTER);
-        let Some(lease) = (if stuck { attempt.take_lease() } else { None }) else { continue };
+        let Some(overdue) = attempt.overdue().filter(|overdue| *overdue >= STUCK_AFTER) else { continue };
+        let Some(lease) = attempt.take_lease() else { continue };
         attempt.order(Order::Cancel);
         observe::handler_stuck(&attempt.job().spec.job_type);
         tracing::error!(?attempt, "the handler blocks its thread past its execution timeout; it keeps its slot");
-        let settlement = decide::fail(shared, &attempt, lease, decide::timed_out(&attempt));
+        let settlement = decide::fail_stuck(shared, &attempt, lease, EXECUTION_NOTICE.saturating_sub(overdue));
         let settled = tokio::time::timeout(shared.settings.lease_time / 3, store.settle(&[settlement])).await;
         if !matches!(settled, Ok(Ok(_))) {
             tracing::warn!(?attempt, "the attempt could not be closed; its lease will expire");

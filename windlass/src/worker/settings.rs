@@ -13,8 +13,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const GRACE: Duration = Duration::from_secs(25);
 /// The last part of the grace period, in which no handler runs any more: a fifth of it, but no more than this.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
-/// Even where the grace period is shorter, the last settlements get this long.
+/// In a short grace period the last settlements get this long all the same, or half of it.
 const FLUSH_MIN: Duration = Duration::from_secs(2);
+/// The very end of the grace period, in which the worker takes its leave of the store: a tenth of it, but no more than this.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+/// The margin of a fence is no longer than this, or a long lease would be given up before the execution timeout's notice is.
+const FENCE_MARGIN_MAX: Duration = Duration::from_millis(500);
 /// Expired leases are taken back within a second (rule L7).
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -44,17 +48,17 @@ impl Settings {
 
     /// How much of the grace period handlers get; the rest is for giving jobs back and the last settlements.
     pub(super) fn grace_of_handlers(&self) -> Duration {
-        self.grace - (self.grace / 5).min(FLUSH_MAX)
+        self.grace - (self.grace / 5).clamp(FLUSH_MIN.min(self.grace / 2), FLUSH_MAX)
     }
 
-    /// How long the whole stop may take.
-    pub(super) fn stop_within(&self) -> Duration {
-        self.grace.max(self.grace_of_handlers() + FLUSH_MIN)
+    /// How much of the grace period passes until every settlement is durable or given up.
+    pub(super) fn grace_of_settlements(&self) -> Duration {
+        self.grace - (self.grace / 10).min(LEAVE_MAX)
     }
 
     /// How long before its end a lease that was not confirmed counts as lost: clocks may run at different rates.
     pub(super) fn fence_margin(&self) -> Duration {
-        self.lease_time / 50
+        (self.lease_time / 50).min(FENCE_MARGIN_MAX)
     }
 }
 

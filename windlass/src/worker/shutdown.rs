@@ -7,8 +7,8 @@
 //! *Aborted*, entered by the second request or by dropping the [`Running`]: everything is dropped where it stands, and
 //! the leases expire.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -26,11 +26,9 @@ use crate::observe;
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// How often that is looked at, and the pause before a loop that ended is started again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a claim that is under way at shutdown is waited for, at most and at least; what it brings is given back.
-const CLAIM_PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-
-/// How long the store may take to hear that a worker has left; after 30 s nobody counts on it anyway.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a claim that is under way at shutdown is waited for: a fifth of the grace period, but no more than this. What it
+/// brings is given back.
+const CLAIM_PATIENCE_MAX: Duration = Duration::from_secs(5);
 
 /// What a worker left behind when it stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -163,11 +161,12 @@ async fn supervise(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Sto
     let upkeep = keep_up("upkeep", &shared, || upkeep::run(Arc::clone(&shared)));
     let committer = keep_up("commit", &shared, || committer::run(Arc::clone(&shared), Arc::clone(&inbox)));
     let beating = keep_beating(&shared, heartbeat);
+    let began = OnceLock::new();
     let ending = async {
         let stopping = async {
             shared.env.stopping.cancelled().await;
             tracing::info!(worker = %shared.id, handlers = shared.busy(), "the worker stops");
-            tokio::time::Instant::now()
+            *began.get_or_init(tokio::time::Instant::now)
         };
         let ((), began) = tokio::join!(fetch(&shared, &decided), stopping);
         drop(decided);
@@ -181,8 +180,9 @@ async fn supervise(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Sto
         _ = async { tokio::join!(listening, upkeep, committer, beating, ending) } => {}
     }
     if !shared.aborted.is_cancelled() {
-        // Upkeep has ended, so nothing announces this worker again.
-        let _ = tokio::time::timeout(LEAVE_PATIENCE, upkeep::leave(&shared)).await;
+        // Upkeep has ended, so nothing announces this worker again. If there is no time, it is forgotten after 30 s.
+        let began = began.get().copied().unwrap_or_else(tokio::time::Instant::now);
+        let _ = tokio::time::timeout_at(began + shared.settings.grace, upkeep::leave(&shared)).await;
     }
     let summary = shared.summary();
     let Stopped { settled, released, interrupted, dropped, abandoned } = summary;
@@ -265,8 +265,7 @@ async fn fetch(shared: &Arc<Shared>, decided: &mpsc::Sender<Decided>) {
 /// Waits until a claim that was under way when the worker began to stop has had its time.
 async fn overstayed(shared: &Shared) {
     shared.env.stopping.cancelled().await;
-    let (least, most) = CLAIM_PATIENCE;
-    tokio::time::sleep((shared.settings.grace / 5).clamp(least, most)).await;
+    tokio::time::sleep((shared.settings.grace / 5).min(CLAIM_PATIENCE_MAX)).await;
 }
 
 /// Waits until every decision is durable or given up.
@@ -288,7 +287,7 @@ async fn stalled(shared: &Shared, pulse: &Pulse) {
 
 /// Ends a stop that began at this moment: handlers, then settlements, all within the grace period.
 async fn finish(shared: &Shared, began: tokio::time::Instant) {
-    let end_by = began + shared.settings.stop_within();
+    let end_by = began + shared.settings.grace_of_settlements();
     let ended = tokio::time::timeout_at(end_by, async {
         finish_handlers(shared, began + shared.settings.grace_of_handlers(), end_by).await;
         flushed(shared).await;

@@ -98,13 +98,16 @@ pub fn is_fan_in(kind: DependencyKind) -> bool {
     }
 }
 
+/// What [`Error::DependencyLimit`] says is too large where a chain of jobs is too long.
+pub const DEPTH: &str = "dependency depth";
+
 /// How a job with these dependencies joins the graph (W1 to W3).
 pub fn admit(spec: &JobSpec, parents: &[Parent]) -> Result<Admission> {
     let unfinished = |parent: &&Parent| !parent.state.is_terminal();
     let depth = 1 + parents.iter().filter(unfinished).map(|parent| parent.depth).max().unwrap_or(0);
     if depth > DEPTH_MAX {
         let (size, limit) = (depth as usize, DEPTH_MAX as usize);
-        return Err(Error::DependencyLimit { what: "dependency depth", size, limit });
+        return Err(Error::DependencyLimit { what: DEPTH, size, limit });
     }
     let inherited = parents.iter().map(|parent| parent.priority).min().filter(|_| !spec.options.own_priority_only);
     let kinds: Vec<_> = parents.iter().map(|parent| (parent.kind, !parent.state.is_terminal())).collect();

@@ -95,8 +95,10 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Where a job stands; stores keep the depth beside the record.
+    /// Where a job stands; stores keep the depth of its submission beside the record. One that waits for no job any more is
+    /// where a chain begins.
     pub fn of(job: &JobRecord, depth: u32) -> Self {
+        let depth = if job.state == State::Pending { depth } else { 1 };
         Standing { state: job.state, priority: job.effective_priority(), depth, cause: job.root_cause() }
     }
 

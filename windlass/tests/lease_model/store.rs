@@ -183,8 +183,8 @@ impl Desk<'_> {
 
     /// Upkeep ends an expired lease, deciding on the job as it is now: what a store does that holds a lock.
     pub(crate) fn reclaim(&mut self) {
-        let verdict = Verdict::of_expiry(&self.fixed.record(&self.store.job), &mut || 0.5);
-        self.apply(verdict, Outcome::Lost);
+        let (verdict, outcome) = Verdict::of_expiry(&self.fixed.record(&self.store.job), &mut || 0.5);
+        self.apply(verdict, outcome);
     }
 
     /// Upkeep ends an expired lease, having decided on the job as it was read: what a store does that holds no lock.
@@ -196,8 +196,8 @@ impl Desk<'_> {
         if same || lapsed {
             let Reading { version: lease_version, failures, cancel_asked } = reading;
             let read = JobKey { lease_version, failures, cancel_asked, ..self.store.job };
-            let verdict = Verdict::of_expiry(&self.fixed.record(&read), &mut || 0.5);
-            self.apply(verdict, Outcome::Lost);
+            let (verdict, outcome) = Verdict::of_expiry(&self.fixed.record(&read), &mut || 0.5);
+            self.apply(verdict, outcome);
         }
         same || lapsed
     }

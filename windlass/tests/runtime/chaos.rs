@@ -89,7 +89,7 @@ async fn start_worker(client: &Client, seen: &Arc<Seen>) -> Running {
         .lease_time(Duration::from_millis(500))
         .poll_interval(Duration::from_millis(20))
         .upkeep_interval(Duration::from_millis(50))
-        .grace(Duration::from_millis(2))
+        .grace(Duration::from_millis(200))
         .handle(number)
         .handle(finish)
         .handle_raw("leaf", async |_, _: Context<Arc<Seen>>| Ok(()));

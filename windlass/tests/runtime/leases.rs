@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass::clock::SystemClock;
 use windlass::job::Outcome;
 use windlass::store::{Act, MemoryStore};
-use windlass::{Context, Failure, ManualClock, State, Worker};
+use windlass::{Context, Failure, ManualClock, RetryPolicy, State, Worker};
 
 use crate::support::{Number, SOON, Setup, memory, until};
 
@@ -231,13 +231,19 @@ async fn t1_a_handler_that_blocks_its_thread_past_its_timeout_is_given_up() {
     };
     let running = setup.worker(2).handle(handler).start().await.expect("start");
     let timeout = Duration::from_millis(100);
-    let stuck = setup.client.enqueue(Number(0)).execution_timeout(timeout).max_attempts(1).await.expect("enqueue").id;
+    let at_once = RetryPolicy { initial: Duration::ZERO, ..RetryPolicy::standard() };
+    let stuck = setup.client.enqueue(Number(0)).execution_timeout(timeout).retry(at_once).await.expect("enqueue").id;
     setup.reaches(stuck, State::Running).await;
     let other = setup.number(1).await;
     setup.reaches(other, State::Completed).await;
-    tokio::time::sleep(Duration::from_secs(9)).await;
-    assert_eq!(setup.client.job(stuck).await.expect("job").state, State::Running, "not before ten seconds");
-    let job = setup.reaches(stuck, State::DeadLetter).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(setup.client.job(stuck).await.expect("job").state, State::Running, "not before nine seconds");
+    let job = setup.reaches(stuck, State::Retrying).await;
     assert_eq!(job.failure.expect("a failure").category, windlass::Category::Timeout);
+    let wait = job.run_at.expect("a time").since(job.updated_at);
+    assert!(
+        wait > Duration::from_millis(500),
+        "the policy says at once, but not before ten seconds have passed: {wait:?}"
+    );
     assert_eq!(running.stop().await.dropped, 0);
 }

@@ -52,7 +52,7 @@ async fn n3_running_handlers_finish_and_nothing_new_is_claimed(setup: Setup) {
 async fn n3_after_the_grace_period_jobs_are_given_back_as_interrupted(setup: Setup) {
     let starts = Starts::default();
     let worker = Worker::new(&setup.client).with_state(starts.clone()).queue("default", 3);
-    let running = worker.grace(Duration::from_millis(30)).handle(hang).start().await.expect("start");
+    let running = worker.grace(Duration::from_secs(1)).handle(hang).start().await.expect("start");
     let mut ids = Vec::new();
     for number in 0..3 {
         ids.push(setup.number(number).await);
@@ -171,7 +171,7 @@ async fn n3_the_job_of_a_blocked_handler_is_given_back() {
         Ok(())
     };
     let worker = Worker::new(&setup.client).with_state(started.clone()).queue("default", 1);
-    let running = worker.grace(Duration::from_millis(10)).handle(handler).start().await.expect("start");
+    let running = worker.grace(Duration::from_secs(2)).handle(handler).start().await.expect("start");
     let id = setup.number(1).await;
     until("it started", || async { started.load(Ordering::SeqCst) == 1 }).await;
     let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");

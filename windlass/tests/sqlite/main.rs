@@ -11,8 +11,11 @@ use rusqlite::{Connection, TransactionBehavior};
 use tempfile::TempDir;
 use windlass::clock::SystemClock;
 use windlass::job::{JobSpec, Limits, WorkerId};
+use windlass::schedule::ScheduleSpec;
 use windlass::store::sqlite::{SCHEMA_VERSION, in_tx, migrate};
-use windlass::store::{Act, ClaimRequest, Claimed, Filter, Operation, Retention, Settled, Store, Target, Upkeep, Wake};
+use windlass::store::{
+    Act, ClaimRequest, Claimed, Filter, Operation, Retention, ScheduleEdit, Settled, Store, Target, Upkeep, Wake,
+};
 use windlass::store::{SqliteOptions, SqliteStore};
 use windlass::workflow::Submission;
 use windlass::{Error, JobId, ManualClock, NewJob, Payload, Policies, QueueName, State};
@@ -70,6 +73,23 @@ async fn jobs_are_there_when_the_file_is_opened_again() {
     let store = SqliteStore::open(&path).expect("open again");
     assert_eq!(state(&store, id).await, Some(State::Scheduled));
     assert_eq!(claim(&store, 5).await.len(), 1);
+}
+
+#[tokio::test]
+async fn c4_why_a_firing_was_refused_is_read_back_and_cleared_by_the_next() {
+    let (_folder, path) = folder();
+    let clock = ManualClock::default();
+    let store = SqliteOptions::new(&path).clock(clock.clone()).open().expect("open");
+    let schedule = ScheduleSpec::every("a", Duration::from_secs(60), spec(plain()));
+    store.edit_schedule(&ScheduleEdit::Create(schedule), None).await.expect("created");
+    let conn = Connection::open(&path).expect("open");
+    let error = r#"{"at":"2026-01-01T00:00:00Z","message":"too deep"}"#;
+    conn.execute("update windlass_schedule set last_error = ?1", [error]).expect("written");
+    let read = async || store.schedules(None, 1).await.expect("schedules").remove(0).last_error;
+    assert_eq!(read().await.map(|error| error.message).as_deref(), Some("too deep"));
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(store.upkeep(&Upkeep::default()).await.expect("upkeep").fired, 1);
+    assert_eq!(read().await, None);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 // The search box: words such as `state:dead_letter queue:mail`, the query of the page's URL, and the API's filter are
 // three forms of the same conditions.
 
-import { STATES } from "../words.ts";
+import { quoted as inShell, STATES } from "../words.ts";
 import type { Schemas, State } from "./client.ts";
 import { now } from "./live.ts";
 
@@ -129,4 +129,15 @@ export function filter(query: URLSearchParams): Schemas["Filter"] {
   }
   if (Object.keys(tags).length > 0) body.tags = tags;
   return body as Schemas["Filter"];
+}
+
+/** The conditions as options of the command line. */
+export function flags(query: URLSearchParams): string {
+  let found = "";
+  for (const [name, value] of conditions(query)) {
+    if (name.startsWith("tag.")) found += ` --tag ${inShell(`${name.slice(4)}=${value}`)}`;
+    else if (name === "state") for (const state of value.split(",")) found += ` --state ${state}`;
+    else found += ` --${name.replaceAll("_", "-")} ${inShell(value)}`;
+  }
+  return found;
 }

@@ -1,10 +1,11 @@
 // What needs somebody, worst first, each with what helps.
 
 import { part, type Schemas, send } from "../api/client.ts";
-import { useResource } from "../api/live.ts";
+import type { Resource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { href } from "../router.ts";
 import { tell } from "./dialog.tsx";
+import { StateIcon } from "./icon.tsx";
 import { Loaded } from "./notice.tsx";
 import { Text } from "./text.tsx";
 import { When } from "./time.tsx";
@@ -29,15 +30,16 @@ function Helps({ item, reload }: { item: Item; reload: () => void }) {
   return null;
 }
 
-export function Attention() {
-  const found = useResource<Schemas["Attention"]>("/v1/attention", 5000);
+export function Attention({ of: found }: { of: Resource<Schemas["Attention"]> }) {
   return (
     <section class="card" aria-label="Attention">
       <h2>Attention</h2>
       <Loaded of={found}>
         {(data) =>
           data.items.length === 0 ? (
-            <p class="completed">Nothing needs you.</p>
+            <p class="badge completed calm">
+              <StateIcon state="completed" /> Nothing needs you.
+            </p>
           ) : (
             <ul class="attention">
               {data.items.map((item) => (

@@ -3,9 +3,10 @@
 import { useEffect, useState } from "preact/hooks";
 import { answer, base, type Job, type Refused } from "../api/client.ts";
 import { me } from "../api/me.ts";
-import { bytes } from "../words.ts";
+import { bytes, counted } from "../words.ts";
 import { CopyButton } from "./copy.tsx";
 import { Json } from "./json.tsx";
+import { matches, read } from "./json-read.ts";
 import { Empty, Problem } from "./notice.tsx";
 
 /** Larger ones are only to be downloaded. */
@@ -43,6 +44,51 @@ async function load(path: string, stop: AbortSignal): Promise<Content | null> {
   return content;
 }
 
+interface ShownProps {
+  content: Content;
+  part: string;
+  path: string;
+  name: string;
+}
+
+function Shown({ content, part, path, name }: ShownProps) {
+  const [wanted, setWanted] = useState("");
+  const { text } = content;
+  const node = text === undefined ? null : read(text);
+  const found = wanted && node ? matches(node, wanted) : 0;
+  return (
+    <div class="stack close">
+      <div class="row small muted tools">
+        {text !== undefined ? (
+          <input
+            type="search"
+            aria-label={`Search the ${part}`}
+            placeholder="Search"
+            value={wanted}
+            onInput={(event) => setWanted(event.currentTarget.value)}
+          />
+        ) : null}
+        {wanted && node ? <span aria-live="polite">{counted(found, "match", "matches")}</span> : null}
+        <span class="push">
+          <code>{content.type}</code> {bytes(content.size)}
+        </span>
+        {text !== undefined ? <CopyButton text={text} what={part} /> : null}
+        <a class="button quiet tiny" href={base + path} download={`${name}${text !== undefined ? ".json" : ".bin"}`}>
+          Download
+        </a>
+      </div>
+      {text !== undefined ? <Json text={text} wanted={wanted} /> : null}
+      {content.hex !== undefined ? (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys
+        <section class="json hex" tabIndex={0} aria-label="The first bytes">
+          {content.hex}
+        </section>
+      ) : null}
+      {text === undefined && content.hex === undefined ? <Empty says="Too large to show; download it." /> : null}
+    </div>
+  );
+}
+
 export function Contents({ job, part }: { job: Job; part: "payload" | "result" | "checkpoint" }) {
   const [content, setContent] = useState<Content | null>();
   const [problem, setProblem] = useState<Refused>();
@@ -62,30 +108,5 @@ export function Contents({ job, part }: { job: Job; part: "payload" | "result" |
   if (content === undefined) return <p class="muted">Loading…</p>;
   if (content === null)
     return <Empty says={part === "result" ? "It completed without a result." : "It has saved no checkpoint."} />;
-  return (
-    <div class="stack" style={{ gap: "8px" }}>
-      <p class="row small muted">
-        <code>{content.type}</code> {bytes(content.size)}
-        <span class="push" />
-        {content.text !== undefined ? <CopyButton text={content.text} what={part} /> : null}
-        <a
-          class="button quiet tiny"
-          href={base + path}
-          download={`${job.id}.${part}${content.text !== undefined ? ".json" : ".bin"}`}
-        >
-          Download
-        </a>
-      </p>
-      {content.text !== undefined ? <Json text={content.text} /> : null}
-      {content.hex !== undefined ? (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys
-        <pre class="json" tabIndex={0}>
-          {content.hex}
-        </pre>
-      ) : null}
-      {content.text === undefined && content.hex === undefined ? (
-        <Empty says="Too large to show; download it." />
-      ) : null}
-    </div>
-  );
+  return <Shown content={content} part={part} path={path} name={`${job.id}.${part}`} />;
 }

@@ -3,7 +3,10 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { base } from "../api/client.ts";
+import { quoted } from "../words.ts";
 import { Icon } from "./icon.tsx";
+
+export { quoted };
 
 /** What is said to those who cannot see that something has changed; one sentence at a time. */
 export const spoken = signal("");
@@ -26,7 +29,7 @@ export async function copy(text: string): Promise<void> {
   field.remove();
 }
 
-export function CopyButton({ text, what }: { text: string; what: string }) {
+export function CopyButton({ text, what, word = "" }: { text: string; what: string; word?: string }) {
   const [done, setDone] = useState(false);
   const take = async () => {
     await copy(text);
@@ -37,7 +40,7 @@ export function CopyButton({ text, what }: { text: string; what: string }) {
   return (
     <button type="button" class="button quiet tiny" onClick={take} aria-label={`Copy ${what}`} title={`Copy ${what}`}>
       <Icon name="copy" />
-      {done ? "Copied" : ""}
+      {done ? "Copied" : word}
     </button>
   );
 }
@@ -52,15 +55,24 @@ export function Command({ line }: { line: string }) {
   );
 }
 
-/** A word as a shell takes it. */
-export function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+/** What a button does, as lines for a terminal, folded away until somebody wants them. */
+export function Terminal({ lines }: { lines: string[] }) {
+  return (
+    <details>
+      <summary class="small muted">The same from a terminal</summary>
+      <div class="stack close">
+        {lines.map((line) => (
+          <Command key={line} line={line} />
+        ))}
+      </div>
+    </details>
+  );
 }
 
 /** The curl line that does what a button does. */
 export function curl(method: string, path: string, body?: unknown): string {
   const url = quoted(window.location.origin + base + path);
-  const how = body !== undefined && method === "POST" ? "" : ` -X ${method}`;
+  const how = method === "GET" || (body !== undefined && method === "POST") ? "" : ` -X ${method}`;
   const json = body === undefined ? "" : ` --json ${quoted(JSON.stringify(body))}`;
   return `curl -s${how} ${url}${json}`;
 }

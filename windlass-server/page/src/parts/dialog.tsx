@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Refused } from "../api/client.ts";
-import { Command, say } from "./copy.tsx";
+import { say, Terminal } from "./copy.tsx";
 import { Problem } from "./notice.tsx";
 
 /** The dialog that is open, if one is. */
@@ -109,14 +109,7 @@ export function ActDialog(props: ActProps) {
           <input value={typed} autocomplete="off" onInput={(event) => setTyped(event.currentTarget.value)} />
         </label>
       ) : null}
-      <details>
-        <summary class="small muted">The same from a terminal</summary>
-        <div class="stack">
-          {props.lines(reason.trim()).map((line) => (
-            <Command key={line} line={line} />
-          ))}
-        </div>
-      </details>
+      <Terminal lines={props.lines(reason.trim())} />
       {problem ? <Problem problem={problem} /> : null}
       <div class="actions">
         <button type="button" class="button" onClick={closeDialog}>

@@ -3,7 +3,7 @@
 import type { Schemas } from "../api/client.ts";
 import { useResource } from "../api/live.ts";
 import { Problem } from "./notice.tsx";
-import { exact, When } from "./time.tsx";
+import { exact, inUtc, When } from "./time.tsx";
 
 const NOTES: Record<Schemas["Note"], string> = {
   after_gap: "moved: clocks leave its time out that day",
@@ -11,12 +11,17 @@ const NOTES: Record<Schemas["Note"], string> = {
   repeated: "its time comes twice that day; this is the second",
 };
 
-function Row({ firing }: { firing: Schemas["Firings"]["next"][number] }) {
+/** Whether a zone is that in which times are shown here. */
+function isHere(zone: string): boolean {
+  return zone === (inUtc.value ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone);
+}
+
+function Row({ firing, zone }: { firing: Schemas["Firings"]["next"][number]; zone: string }) {
   return (
     <li>
       <When at={firing.at} />
       <span>
-        {firing.local} <span class="small muted">({exact(Date.parse(firing.at))} here)</span>
+        {firing.local} {isHere(zone) ? null : <span class="small muted">({exact(Date.parse(firing.at))} here)</span>}
         {firing.note ? <span class="notice warn small">{NOTES[firing.note]}</span> : null}
       </span>
     </li>
@@ -32,7 +37,7 @@ export function Firings({ cron, zone }: { cron: string; zone: string }) {
       {found.problem && !found.data ? <Problem problem={found.problem} /> : null}
       <ol class="moments">
         {(found.data?.next ?? []).map((firing) => (
-          <Row key={firing.at} firing={firing} />
+          <Row key={firing.at} firing={firing} zone={found.data?.zone ?? ""} />
         ))}
       </ol>
       {(found.data?.clock_changes ?? []).length > 0 ? (

@@ -4,7 +4,8 @@ import { useMemo, useState } from "preact/hooks";
 import type { Schemas, State } from "../api/client.ts";
 import { href } from "../router.ts";
 import { number, STATES, stateWord } from "../words.ts";
-import { type Box, draw } from "./layout.ts";
+import { critical } from "./critical.ts";
+import { type Box, type Drawn, draw } from "./layout.ts";
 import { pieces } from "./text.tsx";
 
 const [WIDTH, HEIGHT, ACROSS, DOWN, MARGIN] = [168, 44, 56, 14, 12];
@@ -45,13 +46,22 @@ function wording(box: Box): string {
     .join(", ");
 }
 
-function Step({ box, x, y, workflow }: { box: Box; x: number; y: number; workflow: string }) {
+interface StepProps {
+  box: Box;
+  x: number;
+  y: number;
+  workflow: string;
+  onPath: boolean;
+}
+
+function Step({ box, x, y, workflow, onPath }: StepProps) {
   const state = loudest(box);
   const one = box.jobs.length === 1;
   const type = plain(box.type);
   const to = one ? `/jobs/${box.jobs[0]}` : `/jobs?${new URLSearchParams({ workflow, type: box.type })}`;
   return (
-    <a href={href(to)}>
+    <a href={href(to)} class={onPath ? "on-path" : ""}>
+      <title>{`${type}: ${wording(box)}${onPath ? "; on the critical path" : ""}`}</title>
       {one ? null : <rect class="step" x={x + 4} y={y - 4} width={WIDTH} height={HEIGHT} rx="7" />}
       <rect class="step" x={x} y={y} width={WIDTH} height={HEIGHT} rx="7" />
       <rect class={`fill ${state}`} x={x} y={y} width="5" height={HEIGHT} rx="2.5" />
@@ -65,11 +75,8 @@ function Step({ box, x, y, workflow }: { box: Box; x: number; y: number; workflo
   );
 }
 
-export function WorkflowGraph({ graph, workflow }: { graph: Schemas["Graph"]; workflow: string }) {
-  const [zoom, setZoom] = useState(3);
-  const drawn = useMemo(() => draw(graph), [graph]);
-  const high = drawn.tallest * (HEIGHT + DOWN) + 2 * MARGIN;
-  const wide = drawn.layers * (WIDTH + ACROSS) - ACROSS + 2 * MARGIN;
+/** The places of the boxes, and the size of the whole. */
+function places(drawn: Drawn) {
   const inLayer = new Map<number, number>();
   for (const box of drawn.boxes) inLayer.set(box.layer, (inLayer.get(box.layer) ?? 0) + 1);
   const at = new Map(
@@ -78,8 +85,30 @@ export function WorkflowGraph({ graph, workflow }: { graph: Schemas["Graph"]; wo
       return [box.id, { x: MARGIN + box.layer * (WIDTH + ACROSS), y: MARGIN + free / 2 + box.place * (HEIGHT + DOWN) }];
     }),
   );
+  return {
+    at,
+    high: drawn.tallest * (HEIGHT + DOWN) - DOWN + 2 * MARGIN,
+    wide: drawn.layers * (WIDTH + ACROSS) - ACROSS + 2 * MARGIN,
+  };
+}
+
+export function WorkflowGraph({ graph, workflow }: { graph: Schemas["Graph"]; workflow: string }) {
+  const [zoom, setZoom] = useState(3);
+  const [path, setPath] = useState(false);
+  const drawn = useMemo(() => draw(graph), [graph]);
+  const way = useMemo(() => critical(graph), [graph]);
+  const { at, high, wide } = useMemo(() => places(drawn), [drawn]);
+  const isOn = (box: Box | undefined) => path && (box?.jobs.some((id) => way.has(id)) ?? false);
+  const boxOf = new Map(drawn.boxes.map((box) => [box.id, box]));
   const scale = ZOOMS[zoom]!;
   const turn = (by: number) => setZoom(Math.min(ZOOMS.length - 1, Math.max(0, zoom + by)));
+  const onKey = (event: KeyboardEvent) => {
+    if (event.key === "+" || event.key === "=") turn(1);
+    else if (event.key === "-") turn(-1);
+    else if (event.key === "0") setZoom(3);
+    else return;
+    event.preventDefault();
+  };
   return (
     <div class="stack close">
       <div class="row">
@@ -95,25 +124,33 @@ export function WorkflowGraph({ graph, workflow }: { graph: Schemas["Graph"]; wo
         >
           +
         </button>
-        <span class="small muted">{Math.round(scale * 100)} %. The table says the same.</span>
+        <span class="small muted number-3">{Math.round(scale * 100)} %</span>
+        <button type="button" class="button tiny" aria-pressed={path} onClick={() => setPath(!path)}>
+          Critical path
+        </button>
+        <span class="small muted push wide">
+          {drawn.folded ? "Like steps are drawn as one. " : ""}Arrow keys move it, + and − size it; the table says the
+          same.
+        </span>
       </div>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys */}
-      <section class="graph" tabIndex={0} aria-label="Graph of the workflow">
+      <section class="graph" tabIndex={0} aria-label="Graph of the workflow" onKeyDown={onKey}>
         <svg width={wide * scale} height={high * scale} viewBox={`0 0 ${wide} ${high}`} role="group" aria-label="Steps">
           {drawn.lines.map(({ from, to }) => {
             const [one, other] = [at.get(from)!, at.get(to)!];
             const [x1, y1, x2, y2] = [one.x + WIDTH, one.y + HEIGHT / 2, other.x, other.y + HEIGHT / 2];
             const bend = Math.max(20, (x2 - x1) / 2);
+            const on = isOn(boxOf.get(from)) && isOn(boxOf.get(to));
             return (
               <path
                 key={`${from} ${to}`}
-                class="edge"
+                class={`edge ${on ? "on-path" : ""}`}
                 d={`M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`}
               />
             );
           })}
           {drawn.boxes.map((box) => (
-            <Step key={box.id} box={box} workflow={workflow} {...at.get(box.id)!} />
+            <Step key={box.id} box={box} workflow={workflow} onPath={isOn(box)} {...at.get(box.id)!} />
           ))}
         </svg>
       </section>

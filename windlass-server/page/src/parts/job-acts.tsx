@@ -2,11 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { type Job, type Schemas, send } from "../api/client.ts";
-import { mayOperate } from "../api/me.ts";
+import { mayOperate, mayProduce, me } from "../api/me.ts";
 import { go, href } from "../router.ts";
 import { DEAD, ENDED } from "../words.ts";
 import { curl, quoted } from "./copy.tsx";
-import { ActDialog, dialog, tell } from "./dialog.tsx";
+import { ActDialog, closeDialog, dialog, tell } from "./dialog.tsx";
 
 interface Props {
   job: Job;
@@ -175,10 +175,29 @@ function Edit({ job, reload }: Props) {
   );
 }
 
-async function copyJob(job: Job) {
-  const made = await send<Schemas["Inserted"]>("POST", `/v1/jobs/${job.id}/clone`);
-  go(`/jobs/${made.id}`);
-  tell("A copy was submitted", <a href={href(`/jobs/${job.id}`)}>the original</a>);
+function Clone({ job }: Props) {
+  const submit = async () => {
+    const made = await send<Schemas["Inserted"]>("POST", `/v1/jobs/${job.id}/clone`);
+    go(`/jobs/${made.id}`);
+    tell("A copy was submitted", <a href={href(`/jobs/${job.id}`)}>the original</a>);
+  };
+  return (
+    <ActDialog
+      title="Clone"
+      says="A new job with the same payload and options is submitted. This one stays as it is."
+      verb="Submit the copy"
+      lines={() => [`windlass jobs clone ${job.id}`, curl("POST", `/v1/jobs/${job.id}/clone`)]}
+      act={submit}
+    >
+      {mayProduce() && !me.value?.payloads_hidden ? (
+        <p>
+          <a href={href(`/enqueue?from=${job.id}`)} onClick={closeDialog}>
+            Change the payload first
+          </a>
+        </p>
+      ) : null}
+    </ActDialog>
+  );
 }
 
 export function JobActs(props: Props) {
@@ -210,7 +229,7 @@ export function JobActs(props: Props) {
           Edit
         </button>
       ) : null}
-      <button type="button" class="button" onClick={() => void copyJob(job)}>
+      <button type="button" class="button" onClick={open(<Clone {...props} />)}>
         Clone
       </button>
       {ended ? (

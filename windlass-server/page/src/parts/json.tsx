@@ -1,148 +1,95 @@
-// JSON as it was written: a number of twenty digits keeps all of them, which the browser's own parser would round.
+// JSON as a tree that folds, with every digit as it was written; what is searched for is marked and unfolded.
 
 import type { ComponentChildren } from "preact";
+import { matches, type Node, read } from "./json-read.ts";
 import { Text } from "./text.tsx";
 
-export type Node =
-  | { kind: "object"; members: [string, Node][] }
-  | { kind: "array"; items: Node[] }
-  | { kind: "string"; text: string }
-  | { kind: "value"; text: string };
-
-const DEPTH_MAX = 200;
-
-/** Reads JSON and keeps numbers as text; `null` for what is no JSON or too deep to show. */
-export function read(text: string): Node | null {
-  let at = 0;
-  const space = () => {
-    while (" \t\n\r".includes(text[at] ?? "x")) at += 1;
-  };
-  const take = (pattern: RegExp): string | null => {
-    pattern.lastIndex = at;
-    const found = pattern.exec(text);
-    if (!found) return null;
-    at += found[0].length;
-    return found[0];
-  };
-  const string = (): string | null => {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON forbids them
-    const raw = take(/"(?:[^"\\\u0000-\u001f]|\\.)*"/y);
-    return raw === null ? null : (JSON.parse(raw) as string);
-  };
-  const list = <T,>(end: string, one: () => T | null): T[] | null => {
-    const found: T[] = [];
-    at += 1;
-    space();
-    if (text[at] === end) {
-      at += 1;
-      return found;
-    }
-    for (;;) {
-      const item = one();
-      if (item === null) return null;
-      found.push(item);
-      space();
-      const next = text[at++];
-      if (next === end) return found;
-      if (next !== ",") return null;
-    }
-  };
-  const value = (depth: number): Node | null => {
-    space();
-    if (depth > DEPTH_MAX) return null;
-    if (text[at] === "{") {
-      const members = list<[string, Node]>("}", () => {
-        space();
-        const key = string();
-        space();
-        if (key === null || text[at++] !== ":") return null;
-        const inner = value(depth + 1);
-        return inner && [key, inner];
-      });
-      return members && { kind: "object", members };
-    }
-    if (text[at] === "[") {
-      const items = list("]", () => value(depth + 1));
-      return items && { kind: "array", items };
-    }
-    if (text[at] === '"') {
-      const found = string();
-      return found === null ? null : { kind: "string", text: found };
-    }
-    const found = take(/-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y);
-    return found === null ? null : { kind: "value", text: found };
-  };
-  try {
-    const whole = value(0);
-    space();
-    return at === text.length ? whole : null;
-  } catch {
-    return null;
-  }
-}
+export { read };
 
 const OPEN_DEPTH = 3;
 const ITEMS_MAX = 500;
 
-function Leaf({ name, node }: { name: ComponentChildren; node: Node & { text: string } }) {
+/** Text with what is searched for marked. */
+function Marked({ text, wanted }: { text: string; wanted: string }) {
+  const at = wanted ? text.toLowerCase().indexOf(wanted.toLowerCase()) : -1;
+  if (at < 0) return <Text>{text}</Text>;
+  return (
+    <>
+      <Text>{text.slice(0, at)}</Text>
+      <mark>
+        <Text>{text.slice(at, at + wanted.length)}</Text>
+      </mark>
+      <Text>{text.slice(at + wanted.length)}</Text>
+    </>
+  );
+}
+
+interface LeafProps {
+  name: ComponentChildren;
+  node: Node & { text: string };
+  wanted: string;
+}
+
+function Leaf({ name, node, wanted }: LeafProps) {
+  const quote = node.kind === "string" ? '"' : "";
   return (
     <div class="leaf">
       {name}
-      <span class={node.kind === "string" ? "string" : "value"}>
-        {node.kind === "string" ? (
-          <>
-            "<Text>{node.text}</Text>"
-          </>
-        ) : (
-          node.text
-        )}
+      <span class={node.kind}>
+        {quote}
+        <Marked text={node.text} wanted={wanted} />
+        {quote}
       </span>
     </div>
   );
 }
 
-function Tree({ name, node, depth }: { name: ComponentChildren; node: Node; depth: number }) {
-  if (node.kind === "string" || node.kind === "value") return <Leaf name={name} node={node} />;
+interface TreeProps {
+  name: ComponentChildren;
+  node: Node;
+  depth: number;
+  wanted: string;
+}
+
+function Tree({ name, node, depth, wanted }: TreeProps) {
+  if (node.kind === "string" || node.kind === "value") return <Leaf name={name} node={node} wanted={wanted} />;
   const entries: [ComponentChildren, Node][] =
     node.kind === "array"
       ? node.items.map((item, index) => [<span class="muted">{index}: </span>, item])
       : node.members.map(([key, item]) => [
           <span class="key">
-            <Text>{key}</Text>:{" "}
+            <Marked text={key} wanted={wanted} />:{" "}
           </span>,
           item,
         ]);
   const brackets = node.kind === "array" ? `[${entries.length}]` : `{${entries.length}}`;
   if (entries.length === 0)
-    return <Leaf name={name} node={{ kind: "value", text: node.kind === "array" ? "[]" : "{}" }} />;
+    return <Leaf name={name} node={{ kind: "value", text: node.kind === "array" ? "[]" : "{}" }} wanted="" />;
+  const open = wanted ? matches(node, wanted) > 0 : depth < OPEN_DEPTH && entries.length <= 50;
   return (
-    <details open={depth < OPEN_DEPTH && entries.length <= 50}>
+    <details open={open}>
       <summary>
         {name}
         <span class="muted">{brackets}</span>
       </summary>
       {entries.slice(0, ITEMS_MAX).map(([inner, item], at) => (
-        <Tree key={at} name={inner} node={item} depth={depth + 1} />
+        <Tree key={at} name={inner} node={item} depth={depth + 1} wanted={wanted} />
       ))}
       {entries.length > ITEMS_MAX ? <div class="leaf muted">… and {entries.length - ITEMS_MAX} more</div> : null}
     </details>
   );
 }
 
-export function Json({ text }: { text: string }) {
+export function Json({ text, wanted = "" }: { text: string; wanted?: string }) {
   const node = read(text);
-  if (node === null) {
-    return (
-      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys
-      <section class="json" tabIndex={0} aria-label="text">
-        <Text>{text}</Text>
-      </section>
-    );
-  }
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys
-    <section class="json" tabIndex={0} aria-label="JSON">
-      <Tree name={null} node={node} depth={0} />
+    <section class="json" tabIndex={0} aria-label={node ? "JSON" : "text"}>
+      {node ? (
+        <Tree key={wanted} name={null} node={node} depth={0} wanted={wanted} />
+      ) : (
+        <Marked text={text} wanted={wanted} />
+      )}
     </section>
   );
 }

@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { paused } from "../api/live.ts";
 import { go } from "../router.ts";
 import { nextTheme } from "./theme.ts";
+import { inUtc, setUtc } from "./time.tsx";
 
 /** The row on which `j` and `k` stand, by its id. */
 export const cursorRow = signal("");
@@ -12,6 +13,7 @@ export const letters = signal(localStorage.getItem("windlass.letters") !== "off"
 /** What a screen does with letters of its own: `x`, `r`, `c` and so on. */
 export const own = signal<Record<string, (event: KeyboardEvent) => void>>({});
 export const helpOpen = signal(false);
+export const paletteOpen = signal(false);
 
 export function setLetters(on: boolean) {
   letters.value = on;
@@ -50,7 +52,7 @@ function toSearch() {
 export function onKey(event: KeyboardEvent) {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
-    toSearch();
+    if (!document.querySelector("dialog[open]")) paletteOpen.value = true;
     return;
   }
   const busy = document.querySelector("dialog[open]") !== null;
@@ -76,6 +78,7 @@ export function onKey(event: KeyboardEvent) {
       paused.value = !paused.value;
     },
     t: nextTheme,
+    u: () => setUtc(!inUtc.value),
     j: () => walk(1),
     k: () => walk(-1),
     Enter: () => document.querySelector<HTMLAnchorElement>("main tr.current a[href]")?.click(),

@@ -26,10 +26,12 @@ export interface Drawn {
   lines: Line[];
   layers: number;
   tallest: number;
+  /** Whether some boxes stand for several steps. */
+  folded: boolean;
 }
 
 /** Beyond so many steps, like ones are folded. */
-export const FOLD_FROM = 60;
+export const FOLD_FROM = 200;
 const SWEEPS = 4;
 
 /** How far each step stands behind the first: one more than the furthest of those it waits for. */
@@ -54,13 +56,20 @@ export function layersOf(ids: string[], lines: Line[]): Map<string, number> {
   return layers;
 }
 
+/** Adds to the list under a key; copying the list each time would make a thousand siblings cost a million steps. */
+function push<T>(lists: Map<string, T[]>, key: string, value: T) {
+  const list = lists.get(key);
+  if (list) list.push(value);
+  else lists.set(key, [value]);
+}
+
 /** Steps of one type with the same neighbours are alike. */
 function fold(graph: Graph): { groups: Map<string, Schemas["Node"][]>; of: Map<string, string> } {
   const before = new Map<string, string[]>();
   const after = new Map<string, string[]>();
   for (const edge of graph.edges) {
-    before.set(edge.to, [...(before.get(edge.to) ?? []), edge.from]);
-    after.set(edge.from, [...(after.get(edge.from) ?? []), edge.to]);
+    push(before, edge.to, edge.from);
+    push(after, edge.from, edge.to);
   }
   const folds = graph.nodes.length > FOLD_FROM;
   const groups = new Map<string, Schemas["Node"][]>();
@@ -72,7 +81,7 @@ function fold(graph: Graph): { groups: Map<string, Schemas["Node"][]>; of: Map<s
     const group = keys.get(key) ?? node.id;
     keys.set(key, group);
     of.set(node.id, group);
-    groups.set(group, [...(groups.get(group) ?? []), node]);
+    push(groups, group, node);
   }
   return { groups, of };
 }
@@ -93,8 +102,13 @@ function linesBetween(graph: Graph, of: Map<string, string>): Line[] {
 /** Puts each step near the middle of those it is joined to, in a few sweeps to and fro. */
 function order(boxes: Box[], lines: Line[], layers: number) {
   const place = new Map(boxes.map((box) => [box.id, box.place]));
+  const near = { ahead: new Map<string, string[]>(), behind: new Map<string, string[]>() };
+  for (const { from, to } of lines) {
+    push(near.ahead, from, to);
+    push(near.behind, to, from);
+  }
   const joined = (id: string, ahead: boolean) =>
-    lines.filter((line) => (ahead ? line.from : line.to) === id).map((line) => place.get(ahead ? line.to : line.from)!);
+    (near[ahead ? "ahead" : "behind"].get(id) ?? []).map((other) => place.get(other)!);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const ahead = sweep % 2 === 1;
     for (let step = 0; step < layers; step += 1) {
@@ -138,5 +152,6 @@ export function draw(graph: Graph): Drawn {
   });
   const layers = Math.max(0, ...counts.keys()) + 1;
   order(boxes, lines, layers);
-  return { boxes, lines, layers, tallest: Math.max(1, ...counts.values()) };
+  const folded = boxes.length < graph.nodes.length;
+  return { boxes, lines, layers, tallest: Math.max(1, ...counts.values()), folded };
 }

@@ -2,9 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { part, type Refused, type Schemas, send } from "../api/client.ts";
+import { useResource } from "../api/live.ts";
 import { go } from "../router.ts";
-import { Command, curl } from "./copy.tsx";
+import { curl, Terminal } from "./copy.tsx";
 import { tell } from "./dialog.tsx";
+import { Difference } from "./difference.tsx";
 import { Firings } from "./firings.tsx";
 import { read } from "./json.tsx";
 import { Problem } from "./notice.tsx";
@@ -55,6 +57,42 @@ function bodyOf(form: Form, own?: New): New {
   };
 }
 
+interface ConflictProps {
+  mine: New;
+  load: () => void;
+  save: (version: number) => void;
+}
+
+/** Both versions, where somebody was faster: theirs as it stands now, and what is in the form. */
+function Conflict({ mine, load, save }: ConflictProps) {
+  const theirs = useResource<Schemas["Schedule"]>(`/v1/schedules/${part(mine.name ?? "")}`);
+  const text = (value: unknown) => JSON.stringify(value, null, 2);
+  const ordered = (value: New) =>
+    text(Object.fromEntries(Object.entries(value).sort(([one], [other]) => one.localeCompare(other))));
+  return (
+    <section class="stack close" aria-label="Conflict">
+      <p class="notice warn">Somebody has changed it since it was loaded.</p>
+      {theirs.data ? (
+        <>
+          <p class="small muted">
+            <span aria-hidden="true">− </span>what is there now (version {theirs.data.version}),{" "}
+            <span aria-hidden="true">+ </span>what you wrote
+          </p>
+          <Difference before={ordered(theirs.data.schedule)} after={ordered(mine)} label="Both versions" />
+          <div class="row">
+            <button type="button" class="button" onClick={load}>
+              Load what is there now
+            </button>
+            <button type="button" class="button risky" onClick={() => save(theirs.data!.version)}>
+              Save mine over it
+            </button>
+          </div>
+        </>
+      ) : null}
+    </section>
+  );
+}
+
 export function ScheduleForm({ of, reload }: { of?: Schemas["Schedule"]; reload?: () => void }) {
   const [form, setForm] = useState(() => formOf(of));
   const [problem, setProblem] = useState<Refused>();
@@ -64,12 +102,12 @@ export function ScheduleForm({ of, reload }: { of?: Schemas["Schedule"]; reload?
     setForm({ ...form, [name]: event.currentTarget.value });
   const ready = isJson && form.name !== "" && form.type !== "";
   const path = `/v1/schedules/${part(form.name)}`;
-  const submit = async (event: Event) => {
-    event.preventDefault();
+  const put = async (version: number | undefined) => {
     setBusy(true);
     setProblem(undefined);
     try {
-      const guard: Record<string, string> = of ? { "if-match": `"${of.version}"` } : { "if-none-match": "*" };
+      const guard: Record<string, string> =
+        version === undefined ? { "if-none-match": "*" } : { "if-match": `"${version}"` };
       await send("PUT", path, bodyOf(form, of?.schedule), guard);
       go(`/schedules/${encodeURIComponent(form.name)}`);
       tell(of ? "Saved" : "Created");
@@ -77,6 +115,10 @@ export function ScheduleForm({ of, reload }: { of?: Schemas["Schedule"]; reload?
       setProblem(error as Refused);
       setBusy(false);
     }
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void put(of?.version);
   };
   return (
     <form class="grid-2" onSubmit={submit}>
@@ -150,24 +192,14 @@ export function ScheduleForm({ of, reload }: { of?: Schemas["Schedule"]; reload?
         </div>
         {problem ? <Problem problem={problem} /> : null}
         {problem?.status === 412 && reload ? (
-          <p class="notice warn">
-            Somebody has changed it since it was loaded.
-            <button type="button" class="button tiny" onClick={reload}>
-              Load what is there now
-            </button>
-          </p>
+          <Conflict mine={bodyOf(form, of?.schedule)} load={reload} save={(version) => void put(version)} />
         ) : null}
         <div class="row">
           <button type="submit" class="button primary" disabled={busy || !ready}>
             {of ? "Save" : "Create"}
           </button>
         </div>
-        {ready ? (
-          <details>
-            <summary class="small muted">The same from a terminal</summary>
-            <Command line={curl("PUT", path, bodyOf(form, of?.schedule))} />
-          </details>
-        ) : null}
+        {ready ? <Terminal lines={[curl("PUT", path, bodyOf(form, of?.schedule))]} /> : null}
       </div>
       {form.kind === "cron" ? <Firings cron={form.cron} zone={form.zone} /> : null}
     </form>

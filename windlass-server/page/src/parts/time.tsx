@@ -32,6 +32,17 @@ export function clock(at: number): string {
   }).format(at);
 }
 
+const DAY_MS = 86_400_000;
+
+/** A moment at the end of an axis: with its day where the axis is longer than one. */
+export function axisTime(at: number, length: number): string {
+  const zone = inUtc.value ? { timeZone: "UTC" } : {};
+  const time = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", ...zone }).format(at);
+  if (length < 10 * 60_000) return clock(at).slice(0, 8);
+  if (length < DAY_MS) return time;
+  return `${new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", ...zone }).format(at)} ${time}`;
+}
+
 export function relative(at: number): string {
   const away = at - second.value;
   if (Math.abs(away) < 1000) return "now";
@@ -53,9 +64,10 @@ export function When({ at }: { at: string | null | undefined }) {
 export function Moment({ at }: { at: string | null | undefined }) {
   if (!at) return <span class="muted">–</span>;
   const time = Date.parse(at);
+  const near = Math.abs(time - second.value) < DAY_MS / 2;
   return (
-    <time dateTime={at} title={at}>
-      {exact(time)} <span class="muted">({relative(time)})</span>
+    <time dateTime={at} title={`${exact(time)} · ${at}`}>
+      {near ? exact(time).replace(/^.*, /, "") : exact(time)} <span class="muted">({relative(time)})</span>
     </time>
   );
 }

@@ -6,10 +6,11 @@ import { isId } from "../api/filter.ts";
 import { useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { Empty, Loaded } from "../parts/notice.tsx";
+import { Pager } from "../parts/pager.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/time.tsx";
-import { href, query, withQuery } from "../router.ts";
+import { href, query } from "../router.ts";
 import { number } from "../words.ts";
 
 const OPERATION_STATE: Record<string, string> = {
@@ -43,13 +44,14 @@ function Acts() {
       {(data) => (
         <Table
           caption="Acts, newest first"
+          steady
           rows={data.items.map((act, place) => ({ ...act, id: `${act.at} ${place}` }))}
           id={(act) => act.id}
           empty={
             <Empty says="Nobody has acted yet. Pausing, requeueing, cancelling and deleting are kept here, with who and why." />
           }
           columns={[
-            { name: "When", narrow: true, sort: "descending", cell: (act) => <When at={act.at} /> },
+            { name: "When", lead: true, narrow: true, sort: "descending", cell: (act) => <When at={act.at} /> },
             {
               name: "Who",
               narrow: true,
@@ -60,22 +62,7 @@ function Acts() {
             { name: "Changed", narrow: true, number: true, cell: (act) => number(act.changed) },
             { name: "Why", cell: (act) => (act.reason ? <Text>{act.reason}</Text> : null) },
           ]}
-          foot={
-            <>
-              {cursor ? (
-                <a class="button tiny" href={href(withQuery({ cursor: null }))}>
-                  Newest
-                </a>
-              ) : null}
-              {data.next_cursor ? (
-                <a class="button tiny" href={href(withQuery({ cursor: data.next_cursor }))}>
-                  Older
-                </a>
-              ) : (
-                <span>The record ends here.</span>
-              )}
-            </>
-          }
+          foot={<Pager next={data.next_cursor} />}
         />
       )}
     </Loaded>
@@ -89,12 +76,14 @@ function Operations() {
       {(data) => (
         <Table
           caption="Operations of this server, newest first"
+          steady
           rows={data.items}
           id={(operation) => operation.id}
           empty={<Empty says="No act on many jobs is under way or has ended on this server since it started." />}
           columns={[
             {
               name: "State",
+              lead: true,
               narrow: true,
               cell: (operation) => <span class={OPERATION_STATE[operation.state] ?? ""}>{operation.state}</span>,
             },

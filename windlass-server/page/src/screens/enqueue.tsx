@@ -1,14 +1,14 @@
 // Submits one job, and shows the command that does the same.
 
-import { useState } from "preact/hooks";
-import { type Refused, type Schemas, send } from "../api/client.ts";
+import { useEffect, useState } from "preact/hooks";
+import { answer, ask, type Job, type Refused, type Schemas, send } from "../api/client.ts";
 import { useResource } from "../api/live.ts";
 import { mayProduce } from "../api/me.ts";
 import { Command, curl, quoted } from "../parts/copy.tsx";
 import { tell } from "../parts/dialog.tsx";
 import { read } from "../parts/json.tsx";
 import { Empty, Problem } from "../parts/notice.tsx";
-import { go } from "../router.ts";
+import { go, href, query } from "../router.ts";
 
 const PRIORITIES: Schemas["Priority"][] = ["critical", "high", "normal", "low", "bulk"];
 
@@ -65,17 +65,44 @@ function command(form: Form): string {
   if (form.delay) words.push("--delay", quoted(form.delay));
   if (form.key) words.push("--key", quoted(form.key));
   for (const [key, value] of pairs(form.tags)) words.push("--tag", quoted(`${key}=${value}`));
+  if (form.attempts) words.push("--attempts", quoted(form.attempts));
+  if (form.timeout) words.push("--timeout", quoted(form.timeout));
   return words.join(" ");
+}
+
+/** The fields of a job that is there, with its payload as it was written. */
+async function fieldsOf(id: string): Promise<Form> {
+  const job = await ask<Job>(`/v1/jobs/${encodeURIComponent(id)}?payloads=false`);
+  const payload = await (await answer(`/v1/jobs/${job.id}/payload`)).text();
+  return {
+    ...EMPTY,
+    type: job.type,
+    queue: job.queue ?? "",
+    payload,
+    priority: job.priority ?? "normal",
+    tags: Object.entries(job.tags ?? {})
+      .map(([key, value]) => `${key}=${value}`)
+      .join(", "),
+    attempts: String(job.max_attempts),
+    timeout: job.execution_timeout ?? "",
+  };
 }
 
 export function EnqueueScreen() {
   const [form, setForm] = useState(EMPTY);
+  const from = query.value.get("from") ?? "";
   const [problem, setProblem] = useState<Refused>();
   const [busy, setBusy] = useState(false);
   const queues = useResource<Schemas["QueuePage"]>("/v1/queues");
   const workers = useResource<Schemas["Workers"]>("/v1/workers");
   const types = [...new Set((workers.data?.items ?? []).flatMap((worker) => worker.types ?? []))].sort();
   const isJson = read(form.payload) !== null;
+  useEffect(() => {
+    if (!from) return;
+    fieldsOf(from)
+      .then(setForm)
+      .catch((error) => setProblem(error as Refused));
+  }, [from]);
   if (!mayProduce()) return <Empty says="You may only look." />;
   const set = (name: keyof Form) => (event: { currentTarget: { value: string } }) =>
     setForm({ ...form, [name]: event.currentTarget.value });
@@ -96,6 +123,11 @@ export function EnqueueScreen() {
     <>
       <div class="head">
         <h1>Enqueue</h1>
+        {from ? (
+          <span class="muted">
+            from <a href={href(`/jobs/${from}`)}>{from.slice(0, 8)}</a>
+          </span>
+        ) : null}
       </div>
       <form class="grid-3" onSubmit={submit}>
         <div class="card">

@@ -1,7 +1,8 @@
 // The first screen: how much comes in and goes out, what waits, and what has died.
 
+import { useRef } from "preact/hooks";
 import type { Job, Schemas } from "../api/client.ts";
-import { useResource } from "../api/live.ts";
+import { type Resource, useResource } from "../api/live.ts";
 import { Attention } from "../parts/attention.tsx";
 import { Chart, type Look } from "../parts/chart.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
@@ -30,8 +31,13 @@ function oldestOf(queues: Schemas["Queue"][]): Schemas["Queue"] | undefined {
   return ready.sort((one, other) => Date.parse(one.oldest_scheduled!) - Date.parse(other.oldest_scheduled!))[0];
 }
 
-function Figures({ queues, workers }: { queues: Schemas["Queue"][]; workers: Schemas["Worker"][] }) {
-  const totals = useResource<Schemas["Totals"]>("/v1/stats", 1000);
+interface FiguresProps {
+  totals: Resource<Schemas["Totals"]>;
+  queues: Schemas["Queue"][];
+  workers: Schemas["Worker"][];
+}
+
+function Figures({ totals, queues, workers }: FiguresProps) {
   const rates = useRates(totals.data, totals.at);
   const slots = workers.flatMap((worker) => worker.queues).reduce((all, one) => all + one.slots, 0);
   const oldest = oldestOf(queues);
@@ -81,13 +87,15 @@ function Failures() {
         {(data) => (
           <Table
             caption="Newest dead jobs"
+            steady
             rows={data.items}
             id={(job: Job) => job.id}
             empty={<Empty says="No dead jobs." />}
             columns={[
-              { name: "State", narrow: true, cell: (job) => <StateBadge state={job.state} /> },
+              { name: "State", lead: true, narrow: true, cell: (job) => <StateBadge state={job.state} /> },
               {
                 name: "Job",
+                lead: true,
                 narrow: true,
                 cell: (job) => (
                   <a href={href(`/jobs/${job.id}`)}>
@@ -131,10 +139,8 @@ const SPANS: [string, string][] = [
   ["1h", "1 h"],
 ];
 
-function Charts() {
+function Charts({ rates, depths }: { rates: Resource<Schemas["Series"]>; depths: Resource<Schemas["Series"]> }) {
   const last = query.value.get("last") ?? "5m";
-  const rates = useResource<Schemas["Series"]>(`/v1/series?of=rate&last=${last}`, 5000);
-  const depths = useResource<Schemas["Series"]>(`/v1/series?of=depth&last=${last}`, 5000);
   return (
     <section class="stack close" aria-label="The last while">
       <div class="row">
@@ -167,12 +173,28 @@ function Charts() {
 export function Overview() {
   const queues = useResource<Schemas["QueuePage"]>("/v1/queues", 2000);
   const workers = useResource<Schemas["Workers"]>("/v1/workers", 5000);
+  const totals = useResource<Schemas["Totals"]>("/v1/stats", 1000);
+  const attention = useResource<Schemas["Attention"]>("/v1/attention", 5000);
+  const last = query.value.get("last") ?? "5m";
+  const rates = useResource<Schemas["Series"]>(`/v1/series?of=rate&last=${last}`, 5000);
+  const depths = useResource<Schemas["Series"]>(`/v1/series?of=depth&last=${last}`, 5000);
+  // All of it comes at once, or what comes later would push what is read already.
+  const all = [queues, totals, attention, rates, depths];
+  const shown = useRef(false);
+  shown.current ||= all.every((one) => one.data !== undefined || one.problem !== undefined);
+  if (!shown.current)
+    return (
+      <>
+        <h1>Overview</h1>
+        <p class="muted">Loading…</p>
+      </>
+    );
   return (
     <>
       <h1>Overview</h1>
-      <Figures queues={queues.data?.items ?? []} workers={workers.data?.items ?? []} />
-      <Attention />
-      <Charts />
+      <Figures totals={totals} queues={queues.data?.items ?? []} workers={workers.data?.items ?? []} />
+      <Attention of={attention} />
+      <Charts rates={rates} depths={depths} />
       <section class="stack" style={{ gap: "8px" }}>
         <h2>Queues</h2>
         <Loaded of={queues}>

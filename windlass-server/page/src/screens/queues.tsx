@@ -6,7 +6,7 @@ import { part, send } from "../api/client.ts";
 import { second, useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { bulk } from "../parts/bulk.tsx";
-import { Command, curl, quoted } from "../parts/copy.tsx";
+import { Command, curl, quoted, Terminal } from "../parts/copy.tsx";
 import { tell } from "../parts/dialog.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
 import { StateBadge, StateBar, sum } from "../parts/state.tsx";
@@ -43,7 +43,11 @@ export function slotsOf(workers: Worker[], queue: string) {
 export function Oldest({ queue }: { queue: Queue }) {
   if (!queue.oldest_scheduled || queue.states.scheduled === 0) return <span class="muted">–</span>;
   const waited = second.value - Date.parse(queue.oldest_scheduled);
-  return <span class={waited > 60_000 ? "retrying" : ""}>{span(Math.max(0, Math.floor(waited / 1000) * 1000))}</span>;
+  return (
+    <span class={waited > 60_000 ? "retrying" : ""}>
+      {waited < 1000 ? "<1 s" : span(Math.floor(waited / 1000) * 1000)}
+    </span>
+  );
 }
 
 async function setPaused(queue: string, pause: boolean, reload: () => void) {
@@ -76,6 +80,7 @@ function columns(workers: Worker[], reload: () => void): Column<Queue>[] {
   const all: Column<Queue>[] = [
     {
       name: "Queue",
+      lead: true,
       cell: (queue) => (
         <span class="row">
           <a href={href(`/queues/${encodeURIComponent(queue.name)}`)}>
@@ -106,11 +111,16 @@ function columns(workers: Worker[], reload: () => void): Column<Queue>[] {
   return all;
 }
 
+/** The system's own queues are marks for itself until there are jobs in them. */
+function isShown(queue: Queue): boolean {
+  return !queue.name.startsWith("windlass.") || sum(queue.states) > 0;
+}
+
 export function QueueTable({ queues, workers, reload }: { queues: Queue[]; workers: Worker[]; reload: () => void }) {
   return (
     <Table
       caption="Queues"
-      rows={queues}
+      rows={queues.filter(isShown)}
       id={(queue) => queue.name}
       empty={
         <Empty
@@ -150,13 +160,15 @@ function Newest({ queue }: { queue: string }) {
         {(data) => (
           <Table
             caption="Newest jobs of the queue"
+            steady
             rows={data.items}
             id={(job: Job) => job.id}
             empty={<Empty says="No jobs in it now." />}
             columns={[
-              { name: "State", narrow: true, cell: (job) => <StateBadge state={job.state} /> },
+              { name: "State", lead: true, narrow: true, cell: (job) => <StateBadge state={job.state} /> },
               {
                 name: "Job",
+                lead: true,
                 cell: (job) => (
                   <a href={href(`/jobs/${job.id}`)}>
                     <Text>{job.type}</Text>
@@ -211,7 +223,7 @@ export function QueueScreen({ name }: { name: string }) {
   return (
     <>
       <p class="crumbs">
-        <a href={href("/queues")}>Queues</a> /
+        <a href={href("/queues")}>Queues</a>
       </p>
       <Loaded of={found}>
         {(queue) => (
@@ -266,15 +278,12 @@ export function QueueScreen({ name }: { name: string }) {
                   </dl>
                 </section>
                 <Servers workers={workers.data?.items ?? []} queue={queue.name} />
-                <details>
-                  <summary class="small muted">The same from a terminal</summary>
-                  <div class="stack">
-                    <Command line={`windlass queues get ${quoted(queue.name)}`} />
-                    <Command
-                      line={curl("POST", `/v1/queues/${part(queue.name)}/${queue.paused ? "resume" : "pause"}`)}
-                    />
-                  </div>
-                </details>
+                <Terminal
+                  lines={[
+                    `windlass queues ${queue.paused ? "resume" : "pause"} ${quoted(queue.name)}`,
+                    curl("POST", `/v1/queues/${part(queue.name)}/${queue.paused ? "resume" : "pause"}`),
+                  ]}
+                />
               </div>
             </div>
           </>

@@ -4,7 +4,7 @@ import { Fragment } from "preact";
 import { part, type Schemas, send } from "../api/client.ts";
 import { useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
-import { Command, curl, quoted } from "../parts/copy.tsx";
+import { curl, quoted, Terminal } from "../parts/copy.tsx";
 import { ActDialog, dialog, tell } from "../parts/dialog.tsx";
 import { Firings } from "../parts/firings.tsx";
 import { Json } from "../parts/json.tsx";
@@ -54,6 +54,7 @@ export function SchedulesScreen() {
             columns={[
               {
                 name: "Schedule",
+                lead: true,
                 sort: "ascending",
                 cell: (one) => (
                   <span class="row">
@@ -258,7 +259,14 @@ function One({ one, reload }: { one: Schedule; reload: () => void }) {
             <summary>Its job, as JSON</summary>
             <Json text={JSON.stringify(schedule.job)} />
           </details>
-          <Command line={`windlass schedules get ${quoted(name)}`} />
+          <Terminal
+            lines={[
+              `windlass schedules trigger ${quoted(name)}`,
+              curl("POST", `/v1/schedules/${part(name)}/trigger`),
+              `windlass schedules ${one.paused ? "resume" : "pause"} ${quoted(name)}`,
+              curl("POST", `/v1/schedules/${part(name)}/${one.paused ? "resume" : "pause"}`),
+            ]}
+          />
         </div>
       </div>
     </>
@@ -270,7 +278,7 @@ export function ScheduleScreen({ name }: { name: string }) {
   return (
     <>
       <p class="crumbs">
-        <a href={href("/schedules")}>Schedules</a> /
+        <a href={href("/schedules")}>Schedules</a>
       </p>
       <Loaded of={found}>{(one) => <One one={one} reload={found.reload} />}</Loaded>
     </>
@@ -281,7 +289,7 @@ export function NewScheduleScreen() {
   return (
     <>
       <p class="crumbs">
-        <a href={href("/schedules")}>Schedules</a> /
+        <a href={href("/schedules")}>Schedules</a>
       </p>
       <div class="head">
         <h1>New schedule</h1>
@@ -296,8 +304,7 @@ export function EditScheduleScreen({ name }: { name: string }) {
   return (
     <>
       <p class="crumbs">
-        <a href={href("/schedules")}>Schedules</a> / <a href={href(`/schedules/${encodeURIComponent(name)}`)}>{name}</a>{" "}
-        /
+        <a href={href("/schedules")}>Schedules</a> / <a href={href(`/schedules/${encodeURIComponent(name)}`)}>{name}</a>
       </p>
       <div class="head">
         <h1>Edit</h1>

@@ -30,12 +30,14 @@ function Running() {
         {(data) => (
           <Table
             caption="Running jobs"
+            steady
             rows={data.items}
             id={(job) => job.id}
             empty={<Empty says="Nothing runs now." />}
             columns={[
               {
                 name: "Job",
+                lead: true,
                 narrow: true,
                 cell: (job) => (
                   <a href={href(`/jobs/${job.id}`)}>
@@ -88,6 +90,7 @@ export function WorkersScreen() {
             columns={[
               {
                 name: "Worker",
+                lead: true,
                 cell: (worker) => (
                   <span class="two-lines">
                     <Text>{worker.id}</Text>

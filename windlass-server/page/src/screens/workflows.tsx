@@ -8,6 +8,7 @@ import { CopyButton, curl, quoted } from "../parts/copy.tsx";
 import { ActDialog, dialog, tell } from "../parts/dialog.tsx";
 import { WorkflowGraph } from "../parts/graph.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
+import { Pager } from "../parts/pager.tsx";
 import { StateBadge, StateBar, sum, WorkflowBadge } from "../parts/state.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
@@ -34,6 +35,7 @@ export function WorkflowsScreen() {
         {(data) => (
           <Table
             caption="Workflows, newest first"
+            steady
             rows={data.items}
             id={(flow) => flow.id}
             empty={
@@ -43,9 +45,10 @@ export function WorkflowsScreen() {
               />
             }
             columns={[
-              { name: "State", narrow: true, cell: (flow) => <WorkflowBadge state={flow.state} /> },
+              { name: "State", lead: true, narrow: true, cell: (flow) => <WorkflowBadge state={flow.state} /> },
               {
                 name: "Workflow",
+                lead: true,
                 cell: (flow) => (
                   <a href={href(`/workflows/${flow.id}`)}>
                     <Text>{flow.name}</Text>
@@ -62,22 +65,7 @@ export function WorkflowsScreen() {
               },
               { name: "Begun", narrow: true, sort: "descending", cell: (flow) => <When at={flow.created_at} /> },
             ]}
-            foot={
-              <>
-                {cursor ? (
-                  <a class="button tiny" href={href(withQuery({ cursor: null }))}>
-                    Newest
-                  </a>
-                ) : null}
-                {data.next_cursor ? (
-                  <a class="button tiny" href={href(withQuery({ cursor: data.next_cursor }))}>
-                    Older
-                  </a>
-                ) : (
-                  <span>The list ends here.</span>
-                )}
-              </>
-            }
+            foot={<Pager next={data.next_cursor} />}
           />
         )}
       </Loaded>
@@ -93,9 +81,10 @@ function Steps({ jobs, more }: { jobs: Job[]; more: boolean }) {
       id={(job) => job.id}
       empty={<Empty says="Its jobs are gone: retention has removed them." />}
       columns={[
-        { name: "State", narrow: true, cell: (job) => <StateBadge state={job.state} /> },
+        { name: "State", lead: true, narrow: true, cell: (job) => <StateBadge state={job.state} /> },
         {
           name: "Step",
+          lead: true,
           cell: (job) => (
             <a href={href(`/jobs/${job.id}`)}>
               <Text>{job.type}</Text>

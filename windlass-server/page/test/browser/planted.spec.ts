@@ -57,7 +57,7 @@ test("a dead job is found, read, and requeued, by keyboard alone", async ({ page
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("email.send");
-  await expect(page.locator(".failure")).toContainText("550 user5 does not exist");
+  await expect(page.locator(".failure").first()).toContainText("550 user5 does not exist");
   await page.goBack();
   await expect(page.locator("tr[data-row]")).toHaveCount(6);
   await page.keyboard.press("j");

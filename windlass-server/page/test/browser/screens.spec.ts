@@ -102,7 +102,7 @@ test("single letters can be switched off", async ({ page }) => {
   await page.getByRole("heading", { level: 1 }).click();
   await page.keyboard.press("?");
   await expect(page.getByRole("dialog")).toHaveCount(0);
-  await page.getByLabel("Times").selectOption("utc");
+  await page.getByRole("combobox", { name: /^Times/ }).selectOption("utc");
   await page.getByRole("button", { name: "Check the store" }).click();
   await expect(page.getByText("No contradiction was found.")).toBeVisible();
 });

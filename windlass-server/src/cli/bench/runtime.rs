@@ -135,7 +135,7 @@ pub(super) async fn hold(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
             cx.cancelled().await;
             Ok(())
         })
-        .grace(Duration::ZERO)
+        .grace(Duration::from_secs(1))
         .start()
         .await?;
     let all = tokio::time::timeout(GIVEN_UP, count.reached.notified()).await;

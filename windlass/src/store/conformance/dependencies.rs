@@ -9,12 +9,13 @@ use crate::error::Error;
 use crate::job::{
     CODE_DEPENDENCY, DEPENDENCIES_MAX, DependencyKind, DependsOn, JobId, NewJob, Priority, ReasonKind, State,
 };
-use crate::store::{Act, Edit, Settled};
+use crate::store::{Act, Edit, Filter, Settled};
 
 chapter! {
     w1_an_unknown_dependency_refuses_the_whole_batch,
     w1_a_cycle_refuses_the_whole_batch,
     w1_a_chain_of_100_is_stored_and_of_101_refused,
+    w1_a_chain_may_grow_for_ever_while_its_front_ends,
     w1_jobs_that_have_ended_do_not_count_as_depth,
     w1_a_job_may_have_1000_dependencies_and_not_1001,
     w2_a_bad_end_goes_through_the_graph_and_names_its_root,
@@ -88,6 +89,24 @@ async fn w1_jobs_that_have_ended_do_not_count_as_depth(bench: Bench) {
     next[0] = named("0").after([ids[99]]);
     let last = bench.insert(next).await[99].id;
     bench.try_insert(vec![job().after([last])]).await.expect_err("101 unfinished jobs");
+}
+
+/// One job is added for each that ends, so that fifty are unfinished at any time.
+async fn w1_a_chain_may_grow_for_ever_while_its_front_ends(bench: Bench) {
+    let mut chain: Vec<_> = bench.insert(chain(50)).await.iter().map(|job| job.id).collect();
+    for number in 0..120 {
+        bench.end(chain[number], State::Completed).await;
+        let last = chain[chain.len() - 1];
+        chain.push(bench.enqueue(job().after([last])).await);
+    }
+    let unfinished = bench.list(&Filter::default()).await.iter().filter(|job| !job.state.is_terminal()).count();
+    assert_eq!(unfinished, 50);
+    let mut deepest = chain[chain.len() - 1];
+    for _ in 50..100 {
+        deepest = bench.enqueue(job().after([deepest])).await;
+    }
+    bench.try_insert(vec![job().after([deepest])]).await.expect_err("101 unfinished jobs");
+    bench.assert_sound().await;
 }
 
 async fn w1_a_job_may_have_1000_dependencies_and_not_1001(bench: Bench) {

@@ -268,7 +268,8 @@ async fn l5_a_heartbeat_cannot_revive_an_expired_lease(bench: Bench) {
 }
 
 async fn l5_heartbeats_are_answered_one_by_one_in_order(bench: Bench) {
-    bench.insert(vec![job(); 4]).await;
+    // Longer than the standard execution timeout allows.
+    bench.insert(vec![job().execution_timeout(None); 4]).await;
     let mut claimed = bench.claim(4).await;
     let keys: Vec<_> = claimed.iter().map(|one| one.lease.key()).collect();
     bench.complete(claimed.remove(1).lease).await;

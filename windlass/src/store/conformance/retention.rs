@@ -73,7 +73,8 @@ async fn o4_a_job_that_an_unfinished_job_depends_on_is_kept(bench: Bench) {
     bench.pass(30 * DAY).await;
     assert_eq!(bench.states(&[first, other]).await, [State::Completed; 2], "its handler may still read their results");
     bench.end(waiting, State::Completed).await;
-    assert_eq!(bench.upkeep().await.pruned, 2, "what was kept only for it goes now");
+    // A store may look again at what it once passed over only every so often.
+    assert_eq!(bench.pass(Duration::from_secs(30)).await.pruned, 2, "what was kept only for it goes soon");
     assert_eq!(bench.pass(DAY).await.pruned, 1);
     bench.assert_sound().await;
 }
@@ -89,7 +90,8 @@ async fn o4_a_spawned_job_that_a_fan_in_waits_for_is_kept(bench: Bench) {
     let refused = bench.try_act(child, Act::Delete).await.expect_err("needed");
     assert_eq!(refused.name(), "Conflict");
     bench.end(join, State::Completed).await;
-    assert_eq!(bench.upkeep().await.pruned, 2);
+    // A store may look again at what it once passed over only every so often.
+    assert_eq!(bench.pass(Duration::from_secs(30)).await.pruned, 2);
 }
 
 async fn o4_deleting_a_job_that_is_needed_is_refused(bench: Bench) {

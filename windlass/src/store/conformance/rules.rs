@@ -154,6 +154,7 @@ const RETRY: &[Rule] = &[
 
 const TIMEOUTS: &[Rule] = &[
     other("T1", "an attempt ends at its execution timeout whatever its handler does", &[RUNTIME]),
+    store("T1b", "the store holds every lease holder to the execution timeout, and ten seconds more"),
     store("T2", "a claim that names no lease time gets the visibility timeout"),
     other("T3", "an enqueue answers within 30 s", &[CLIENT]),
     store("T4", "a job ends with its lifetime, whatever its state"),

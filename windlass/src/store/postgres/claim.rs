@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::claim_cursor::Floor;
+use super::claim_cursor::{Floor, present};
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::job_rows::JobColumns;
@@ -48,7 +48,7 @@ impl Inner {
         common: Uuid,
     ) -> Result<Vec<Row>, Fault> {
         let numbers: HashMap<Lane, usize> = wanted.lanes.iter().copied().zip(0..).collect();
-        let begin = |lane: &Lane| self.cursors.begin(*lane, FULL_SCAN_EVERY_MAX);
+        let begin = |lane: &Lane| self.cursors.begin(*lane, present(), FULL_SCAN_EVERY_MAX);
         let mut floors: Vec<Floor<5>> = wanted.lanes.iter().map(begin).collect();
         let mut left = small(request.limit);
         let mut found: Vec<Row> = Vec::new();
@@ -73,8 +73,8 @@ impl Inner {
             let mut again = false;
             for (number, lane) in wanted.lanes.iter().enumerate() {
                 let found_all = left <= 0 || wanted.rooms[wanted.places[number]] <= 0;
-                self.cursors.end(*lane, &floors[number], cost, advanced_to[number], found_all);
-                let may_scan_fully = || self.cursors.may_scan_fully(*lane, FULL_SCAN_EVERY_MAX);
+                self.cursors.end(*lane, present(), &floors[number], cost, advanced_to[number], found_all);
+                let may_scan_fully = || self.cursors.may_scan_fully(*lane, present(), FULL_SCAN_EVERY_MAX);
                 again |= !found_all && floors[number] != [0; 5] && may_scan_fully();
             }
             if !again {

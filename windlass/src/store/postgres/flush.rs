@@ -295,6 +295,7 @@ fn narrow(entry: &Entry, note: &Note) -> (usize, Value) {
         "slow": note.slow,
         "deadline": micros(job.deadline),
         "visibility": job_rows::micros(job.spec.options.timeouts.visibility),
+        "lease_max": job.spec.options.timeouts.stored_lease_max(),
         "version": job.lease_version,
         "attempt": job.attempt,
         "failures": job.failures,

@@ -156,6 +156,7 @@ pub(super) struct Columns<'s> {
     moments: Vec<Option<i64>>,
     lifetimes: Vec<Option<i64>>,
     visibilities: Vec<i64>,
+    lease_maxima: Vec<Option<i64>>,
     content_types: Vec<Option<&'s str>>,
     options: Vec<String>,
     slow: Vec<bool>,
@@ -212,6 +213,7 @@ impl<'s> Columns<'s> {
         self.moments.push(moment);
         self.lifetimes.push(lifetime);
         self.visibilities.push(job_rows::micros(spec.options.timeouts.visibility));
+        self.lease_maxima.push(spec.options.timeouts.stored_lease_max());
         self.content_types.push(spec.payload.stored_content_type());
         self.options.push(options);
         self.slow.push(spec.options.callback_url.is_some());
@@ -234,7 +236,7 @@ impl<'s> Columns<'s> {
     }
 
     /// What jobs of one kind carry, with what they have in common.
-    fn with_alike<'p>(&'p self, time: &'p Option<i64>, carried: [Parameter<'p>; 3]) -> [Parameter<'p>; 14] {
+    fn with_alike<'p>(&'p self, time: &'p Option<i64>, carried: [Parameter<'p>; 3]) -> [Parameter<'p>; 15] {
         let [rests, masks, payloads] = carried;
         [
             time,
@@ -251,10 +253,11 @@ impl<'s> Columns<'s> {
             &self.options[0],
             &self.slow[0],
             &self.beyond,
+            &self.lease_maxima[0],
         ]
     }
 
-    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 15] {
+    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 16] {
         [
             time,
             &self.rests,
@@ -271,6 +274,7 @@ impl<'s> Columns<'s> {
             &self.options,
             &self.slow,
             &self.beyond,
+            &self.lease_maxima,
         ]
     }
 

@@ -48,6 +48,7 @@ mod working;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use tokio::sync::broadcast;
@@ -230,6 +231,13 @@ impl Inner {
     /// The time of a clock that was put in place of the database's.
     fn given_time(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| clock.now().as_micros())
+    }
+
+    /// The present moment for what is done every so often: by a clock that was put in place of the database's, or else by this
+    /// process's own.
+    fn moment(&self) -> claim_cursor::Moment {
+        let given = self.given_time().map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or_default()));
+        given.unwrap_or_else(claim_cursor::present)
     }
 
     async fn read_clock(&self, link: &Link<'_>) -> Result<Timestamp, Fault> {

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::claim_cursor::Cursor;
+use super::claim_cursor::{Cursor, Moment};
 use crate::job::State;
 
 /// How often upkeep looks lane by lane for jobs that have lived for the standard lifetime of seven days: there may be
@@ -60,24 +60,24 @@ impl DueFrom {
 
 impl UpkeepProgress {
     /// Where to begin to look for what is due.
-    pub(super) fn begin(&self) -> DueFrom {
-        let [completed, failed, dead_letter, cancelled, leases] = locked(&self.due).begin(FULL_SCAN_EVERY_MAX);
+    pub(super) fn begin(&self, now: Moment) -> DueFrom {
+        let [completed, failed, dead_letter, cancelled, leases] = locked(&self.due).begin(now, FULL_SCAN_EVERY_MAX);
         DueFrom { ends: [completed, failed, dead_letter, cancelled], leases }
     }
 
     /// Notes what a look from there cost, and up to where it left nothing.
-    pub(super) fn end(&self, from: &DueFrom, cost: Duration, until: &DueFrom) {
-        locked(&self.due).end(&from.floor(), cost, until.floor(), false);
+    pub(super) fn end(&self, now: Moment, from: &DueFrom, cost: Duration, until: &DueFrom) {
+        locked(&self.due).end(now, &from.floor(), cost, until.floor(), false);
     }
 
     /// The number before which all events are folded.
-    pub(super) fn events(&self) -> i64 {
-        locked(&self.events).begin(FULL_SCAN_EVERY_MAX)[0]
+    pub(super) fn events(&self, now: Moment) -> i64 {
+        locked(&self.events).begin(now, FULL_SCAN_EVERY_MAX)[0]
     }
 
     /// Notes what folding from there cost, and up to where it came.
-    pub(super) fn events_folded(&self, from: i64, cost: Duration, until: i64) {
-        locked(&self.events).end(&[from], cost, [until], false);
+    pub(super) fn events_folded(&self, now: Moment, from: i64, cost: Duration, until: i64) {
+        locked(&self.events).end(now, &[from], cost, [until], false);
     }
 
     /// Whether to look lane by lane this time; it is then noted as done.
@@ -111,5 +111,18 @@ mod tests {
         until.set_removed([(completed, 3), (completed, 5), (failed, 4)].into_iter());
         assert_eq!(until.ends, [5, 4, 0, 0], "two states were reached, two were not");
         assert_eq!(until.leases, 80, "leases are another matter");
+    }
+
+    #[test]
+    fn what_was_passed_over_is_looked_at_again_after_thirty_seconds_of_the_stores_clock() {
+        let (progress, slow) = (UpkeepProgress::default(), Duration::from_secs(2));
+        let begun = Duration::from_secs(1000);
+        let first = progress.begin(begun);
+        assert_eq!(first, DueFrom::default(), "the first look is a full one");
+        let until = DueFrom { ends: [90; 4], leases: 80 };
+        progress.end(begun, &first, slow, &until);
+        let last = begun + FULL_SCAN_EVERY_MAX - Duration::from_micros(1);
+        assert_eq!(progress.begin(last), until, "a job that was kept because another needed it is not seen");
+        assert_eq!(progress.begin(begun + FULL_SCAN_EVERY_MAX), DueFrom::default(), "now it is");
     }
 }

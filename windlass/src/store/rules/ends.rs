@@ -10,7 +10,7 @@ use crate::store::answer::{JobEventKind, Wake};
 use crate::workflow::graph;
 use crate::workflow::{Origin, Submission, webhook_of};
 
-/// S10, S11 and S14: takes back a lease that was not settled in time; `None` if it holds or is gone.
+/// S10, S11, S14 and T1b: takes back a lease that was not settled in time; `None` if it holds or is gone.
 pub fn expire(set: &mut WorkingSet, id: JobId, random: Random<'_>) -> Result<Option<State>, Stop> {
     let now = set.now;
     let Some(entry) = set.find(id)? else { return Ok(None) };
@@ -18,8 +18,8 @@ pub fn expire(set: &mut WorkingSet, id: JobId, random: Random<'_>) -> Result<Opt
     if entry.job.state != State::Running || expires_at.is_none_or(|expires_at| expires_at > now) {
         return Ok(None);
     }
-    let verdict = Verdict::of_expiry(&entry.job, random);
-    Ok(Some(end(set, id, &verdict, Outcome::Lost)))
+    let (verdict, outcome) = Verdict::of_expiry(&entry.job, random);
+    Ok(Some(end(set, id, &verdict, outcome)))
 }
 
 /// S15: ends a job whose lifetime is over, in any state; says whether that was so.

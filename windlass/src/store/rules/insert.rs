@@ -1,10 +1,13 @@
 //! Storing a submission: first everything is looked at, then everything is added, so that a refusal changes nothing.
 
 use super::Stop;
+use super::depth::depths;
 use super::edges::Edge;
 use super::set::{Entry, WorkingSet};
+use crate::error::{Error, Result};
+use crate::job::JobId;
 use crate::store::answer::InsertedJob;
-use crate::workflow::{Origin, Submission, SubmissionPlan};
+use crate::workflow::{Found, Origin, Standing, Submission, SubmissionPlan, graph};
 
 /// Adds the jobs of a submission, all of them or none.
 pub fn insert(set: &mut WorkingSet, submission: &Submission, origin: &Origin) -> Result<Vec<InsertedJob>, Stop> {
@@ -16,9 +19,32 @@ pub fn insert(set: &mut WorkingSet, submission: &Submission, origin: &Origin) ->
 pub(super) fn plan<'s>(set: &WorkingSet, submission: &'s Submission) -> Result<SubmissionPlan<'s>, Stop> {
     let found = set.found(&submission.lookup())?;
     set.need_identities(submission.new_count(&found))?;
+    match plan_with(set, submission, &found) {
+        Err(Error::DependencyLimit { what: graph::DEPTH, .. }) => {
+            Ok(plan_with(set, submission, &with_present_depths(set, found)?)?)
+        }
+        planned => Ok(planned?),
+    }
+}
+
+fn plan_with<'s>(set: &WorkingSet, submission: &'s Submission, found: &Found) -> Result<SubmissionPlan<'s>> {
     let mut identities = set.identities.iter().copied();
     let mut draw = || identities.next().expect("there is one for each new job");
-    Ok(submission.plan(&found, set.now, &mut draw)?)
+    submission.plan(found, set.now, &mut draw)
+}
+
+/// What was found, with the depths that jobs have now in place of those of their submission.
+fn with_present_depths(set: &WorkingSet, mut found: Found) -> Result<Found, Stop> {
+    let holders = found.keys.values_mut().filter_map(|holder| Some((holder.id, holder.standing.as_mut()?)));
+    let jobs = found.jobs.iter_mut().map(|(id, standing)| (*id, standing));
+    let mut standings: Vec<(JobId, &mut Standing)> = holders.chain(jobs).collect();
+    let ids: Vec<JobId> = standings.iter().map(|(id, _)| *id).collect();
+    if let Some(depths) = depths(set, &ids)? {
+        for (id, standing) in &mut standings {
+            standing.depth = depths.get(id).copied().unwrap_or(standing.depth);
+        }
+    }
+    Ok(found)
 }
 
 /// Adds the jobs of a plan, which was made from the set as it is.

@@ -13,6 +13,7 @@
 //! reading are the store's own, and shortcuts for jobs without dependents, children or callbacks.
 
 mod changes;
+mod depth;
 mod edges;
 mod ends;
 mod insert;

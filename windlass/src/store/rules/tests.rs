@@ -1,6 +1,7 @@
 //! What the suite cannot see from outside: that rules ask before they change, and for no more than they need.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -8,6 +9,7 @@ use super::*;
 use crate::job::{
     DependencyKind, JobId, JobSpec, Lease, LeaseToken, Limits, NewJob, Payload, Policies, State, WorkerId,
 };
+use crate::schedule::{ScheduleRecord, ScheduleSpec};
 use crate::store::answer::Settled;
 use crate::store::request::{Act, Operation, Target};
 use crate::time::Timestamp;
@@ -164,6 +166,38 @@ fn a_refused_settlement_changes_nothing() {
     let settled = shelf.run(|set| settle(set, &settlement)).expect("answered");
     assert!(matches!(settled, Settled::Refused(Error::DependencyNotFound { job }) if job == unknown));
     assert_eq!(shelf.states(), HashMap::from([(State::Running, 1)]));
+}
+
+/// No rule refuses a firing of a schedule that was checked; one that an older program stored may break a newer rule.
+#[test]
+fn c4_a_refused_firing_is_noted_until_one_succeeds() {
+    let mut shelf = Shelf::default();
+    let minute = Duration::from_secs(60);
+    let mut schedule = ScheduleRecord::create(ScheduleSpec::every("a", minute, spec(job())), NOW).expect("valid");
+    schedule.next_at = Some(NOW);
+    let late = job().run_at(NOW.plus(2 * minute)).lifetime(minute);
+    let unfit = ScheduleRecord { spec: ScheduleSpec { job: spec(late), ..schedule.spec.clone() }, ..schedule.clone() };
+    let mut fired = |schedule: &ScheduleRecord| {
+        let mut written = None;
+        let made = shelf.run(|set| {
+            let made = fire(set, schedule)?;
+            written = set.changes.schedules.first().map(|write| match write {
+                ScheduleWrite::Put(schedule) => schedule.clone(),
+                ScheduleWrite::Delete(name) => panic!("{name} was deleted"),
+            });
+            Ok(made)
+        });
+        (made.expect("a refusal is no error"), written.expect("the schedule was changed"))
+    };
+    let (made, noted) = fired(&unfit);
+    assert_eq!((made, noted.fired), (0, 0));
+    let error = noted.last_error.clone().expect("a refusal is noted");
+    assert_eq!(error.at, NOW);
+    assert!(error.message.contains("lifetime"), "{}", error.message);
+    assert!(noted.next_at > Some(NOW), "the slot is over");
+    let mended = ScheduleRecord { spec: schedule.spec, next_at: Some(NOW), ..noted };
+    let (made, noted) = fired(&mended);
+    assert_eq!((made, noted.last_error), (1, None), "a firing that succeeds clears it");
 }
 
 #[test]

@@ -55,6 +55,8 @@ struct Taken {
     at: i64,
     seq: i64,
     expires_at: Timestamp,
+    /// As it is stored.
+    lease_max: Option<i64>,
     token: LeaseToken,
 }
 
@@ -111,13 +113,17 @@ impl Transaction<'_> {
         let Some(last) = taken.last() else { return Ok(()) };
         let (lane, priority, now) = (reader.lane, i64::from(reader.priority), self.now.as_micros());
         let mut leased = 0;
-        for run in
-            taken.chunk_by(|one, next| lease_ranges::follows(one.seq, next.seq) && one.expires_at == next.expires_at)
-        {
+        let alike = |one: &Taken, next: &Taken| {
+            lease_ranges::follows(one.seq, next.seq)
+                && (one.expires_at, one.lease_max) == (next.expires_at, next.lease_max)
+        };
+        for run in taken.chunk_by(alike) {
             let (first, end) = (&run[0], &run[run.len() - 1]);
             let tokens = lease_ranges::tokens(run.iter().map(|taken| (taken.seq, taken.token)));
             let (expires_at, worker) = (first.expires_at.as_micros(), request.worker.as_str());
-            let range = params![lane, priority, first.at, first.seq, end.at, end.seq, now, expires_at, tokens, worker];
+            let max = first.lease_max;
+            let range =
+                params![lane, priority, first.at, first.seq, end.at, end.seq, now, expires_at, tokens, worker, max];
             leased += self.execute(HotStatement::LeaseRange, range)?;
         }
         let removed = self.execute(HotStatement::DeleteClaimed, [lane, priority, last.at, last.seq, now])?;
@@ -202,7 +208,8 @@ impl Transaction<'_> {
         let place = Place::Ready { priority: i64::from(reader.priority), at, kind };
         self.count(reader.lane, place.counted()?, -1);
         self.count(reader.lane, State::Running, 1);
-        reader.taken.push(Taken { at, seq, expires_at, token });
+        let lease_max = job.spec.options.timeouts.stored_lease_max();
+        reader.taken.push(Taken { at, seq, expires_at, lease_max, token });
         let lease = Lease::granted(&job, token);
         Ok(Claimed { job, lease, expires_in: expires_at.since(self.now) })
     }

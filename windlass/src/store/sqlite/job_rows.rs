@@ -518,6 +518,7 @@ impl Transaction<'_> {
             job.scheduled_at.map(Timestamp::as_micros),
             job.started_at.unwrap_or(job.updated_at).as_micros(),
             lease.expires_at.as_micros(),
+            job.spec.options.timeouts.stored_lease_max(),
             token.as_uuid().as_bytes(),
             lease.worker.as_str(),
         ])?;

@@ -8,7 +8,7 @@ use super::columns::{json, text, time, uuid};
 use super::fault::Answer;
 use super::job_rows::FLAG_NOTE;
 use super::transaction::Transaction;
-use crate::job::{CancelAsked, LOG_LINES_MAX, LeaseKey, LeaseToken, Stale};
+use crate::job::{CancelAsked, LOG_LINES_MAX, LeaseKey, LeaseToken, Stale, Timeouts, lease_end_within};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
 use crate::time::Timestamp;
@@ -18,6 +18,8 @@ pub(super) struct Held {
     seq: i64,
     expires_at: Timestamp,
     deadline: Option<Timestamp>,
+    /// The moment beyond which the lease is not extended (T1b).
+    limit: Option<Timestamp>,
     version: i64,
     flags: i64,
     pub(super) cancel: Option<CancelAsked>,
@@ -40,8 +42,10 @@ impl Transaction<'_> {
             return Ok(Err(stale));
         }
         let deadline = row.get::<_, Option<i64>>("deadline")?.map(time);
+        let started_at: i64 = row.get("started_at")?;
+        let limit = Timeouts::read_lease_max(row.get("lease_max")?).map(|max| time(started_at).plus(max));
         let (version, flags) = (row.get("version")?, row.get("flags")?);
-        Ok(Ok(Held { seq, expires_at, deadline, version, flags, cancel: json(row, "cancel")? }))
+        Ok(Ok(Held { seq, expires_at, deadline, limit, version, flags, cancel: json(row, "cancel")? }))
     }
 
     pub(super) fn has_id(&self, seq: i64, key: &LeaseKey) -> Answer<bool> {
@@ -64,8 +68,7 @@ impl Transaction<'_> {
             None => self.known(held.seq)?.job.spec.options.timeouts.visibility,
         };
         // What `JobRecord::extend` does, without the rest of the record.
-        let end = self.now.plus(time);
-        let end = held.deadline.map_or(end, |deadline| end.min(deadline)).max(held.expires_at);
+        let end = lease_end_within(self.now.plus(time), held.deadline, held.limit).max(held.expires_at);
         if end > held.expires_at {
             self.statement(include_str!("sql/extend.sql"))?.execute([held.seq, end.as_micros()])?;
         }

@@ -1,7 +1,7 @@
 //! The model's rules for how attempts and jobs end, and what that does to the jobs that depend on them.
 
 use super::history::{Policy, Say};
-use super::reference::{Model, ModelEdge, ModelReason, ModelSettled, Name, Plan, firsts, seconds};
+use super::reference::{Model, ModelEdge, ModelJob, ModelReason, ModelSettled, Name, Plan, firsts, seconds};
 use crate::job::{Category, DependencyKind, Outcome, ReasonKind, State};
 use crate::time::Timestamp;
 
@@ -62,6 +62,18 @@ fn retried(policy: &Policy, category: Category) -> bool {
         Category::Timeout => policy.retry_timeout,
         Category::System => policy.retry_system,
         Category::Permanent | Category::Cancelled => false,
+    }
+}
+
+impl ModelJob {
+    /// When the store takes a running job from a holder that has not ended it: ten seconds after its execution timeout.
+    pub(super) fn execution_end(&self) -> Option<Timestamp> {
+        let (started_at, execution) = self.started_at.zip(self.plan.draft.execution)?;
+        Some(started_at.plus(seconds(execution + 10)))
+    }
+
+    pub(super) fn ran_too_long(&self) -> bool {
+        self.lease.zip(self.execution_end()).is_some_and(|(lease, limit)| lease.expires_at >= limit)
     }
 }
 
@@ -147,9 +159,32 @@ impl Model {
         }
     }
 
+    /// What becomes of a job whose holder neither ended it within its execution timeout nor let it go.
+    fn ending_of_execution_timeout(&mut self, name: Name) -> Ending {
+        self.count("execution timeout");
+        let job = &self.jobs[name];
+        let policy = job.plan.draft.policy;
+        let n = job.failures + 1;
+        let ending = |state| Ending::of(state, Outcome::Revoked);
+        let ending = if let Some((by, _)) = &job.cancel {
+            ending(State::Cancelled).because(ReasonKind::Cancelled).by(by)
+        } else if !policy.retry_timeout {
+            ending(State::Failed).because(ReasonKind::Permanent)
+        } else if n >= u32::from(policy.attempts) {
+            self.count("exhausted");
+            ending(State::DeadLetter).because(ReasonKind::Exhausted)
+        } else {
+            Ending { delay: backoff(&policy, n), ..ending(State::Retrying) }
+        };
+        Ending { counted: true, ..ending.failing(Category::Timeout, Some("execution_timeout")) }
+    }
+
     /// What an expired lease comes to.
     pub(super) fn ending_of_expiry(&mut self, name: Name) -> Ending {
         let job = &self.jobs[name];
+        if job.ran_too_long() {
+            return self.ending_of_execution_timeout(name);
+        }
         let policy = job.plan.draft.policy;
         let free = policy.lost_free && job.lost < 10;
         let n = job.failures + 1;

@@ -127,6 +127,8 @@ pub(super) struct Draft {
     pub(super) lifetime: Option<u32>,
     /// In seconds.
     pub(super) visibility: u32,
+    /// In seconds; `None` for no limit.
+    pub(super) execution: Option<u32>,
     pub(super) policy: Policy,
     pub(super) key: Option<Key>,
     pub(super) depends_on: Vec<(On, DependencyKind)>,
@@ -197,8 +199,8 @@ impl fmt::Debug for Draft {
                 }
             )*};
         }
-        unless_plain!(queue, job_type, payload, priority, first, lifetime, visibility, policy, key, depends_on);
-        unless_plain!(own_priority_only, callback);
+        unless_plain!(queue, job_type, payload, priority, first, lifetime, visibility, execution, policy, key);
+        unless_plain!(depends_on, own_priority_only, callback);
         words.finish()
     }
 }
@@ -214,6 +216,7 @@ impl Draft {
             first: First::Now,
             lifetime: None,
             visibility: 10,
+            execution: Some(1800),
             policy: Policy::plain(),
             key: None,
             depends_on: Vec::new(),
@@ -333,17 +336,19 @@ fn draft() -> impl Strategy<Value = Draft> {
     ];
     let names = (0u8..3, 0u8..3, 0u8..2, prop_oneof![3 => Just(2u8), 2 => 0u8..5]);
     let lifetime = option::weighted(0.5, prop_oneof![select(vec![4u32, 9, 20, 60]), Just(7 * 24 * 3600)]);
-    let times = (first, lifetime, select(vec![10u32, 2, 30]));
+    let execution = prop_oneof![3 => Just(Some(1800u32)), 2 => select(vec![Some(1u32), Some(8), None])];
+    let times = (first, lifetime, select(vec![10u32, 2, 30]), execution);
     let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.2));
     (names, times, policy(), option::weighted(0.25, key()), links(), flags).prop_map(
-        |((queue, job_type, payload, priority), (first, lifetime, visibility), policy, key, depends_on, flags)| Draft {
+        |((queue, job_type, payload, priority), times, policy, key, depends_on, flags)| Draft {
             queue,
             job_type,
             payload,
             priority,
-            first,
-            lifetime,
-            visibility,
+            first: times.0,
+            lifetime: times.1,
+            visibility: times.2,
+            execution: times.3,
             policy,
             key,
             depends_on,

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use super::endings::Ending;
 use super::history::ActDraft;
-use super::reference::{Model, Name, seconds};
+use super::reference::{Model, ModelJob, Name, seconds};
 use crate::job::{Category, Outcome, ReasonKind, State};
 use crate::time::Timestamp;
+
+/// How long after the end of the last job that needed it an ended job may still be passed over by retention.
+const NOTICED_WITHIN: Duration = Duration::from_secs(30);
 
 /// What the model expects of a step of upkeep, retention aside.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -229,6 +232,13 @@ impl Model {
             !job.gone && !job.unfinished() && job.completed_at.is_some_and(|at| at.plus(kept) <= self.now)
         };
         (0..self.jobs.len()).filter(old).filter(|name| !self.is_needed(*name)).collect()
+    }
+
+    /// Whether a job was needed so recently that a store may not have noticed that it no longer is (O4).
+    pub(super) fn was_needed_lately(&self, name: Name) -> bool {
+        let lately = |at: Timestamp| at.plus(NOTICED_WITHIN) > self.now;
+        let needed = |job: &ModelJob| job.edges.iter().any(|edge| edge.on == name);
+        self.jobs.iter().any(|job| job.completed_at.is_some_and(lately) && needed(job))
     }
 
     /// How many idempotency keys have lapsed; a store may forget them at any upkeep.

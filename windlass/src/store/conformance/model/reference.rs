@@ -197,6 +197,7 @@ impl ModelJob {
     /// When a lease that is taken or extended now ends.
     fn lease_end(&self, lease_time: Option<Duration>, now: Timestamp) -> Timestamp {
         let end = now.plus(lease_time.unwrap_or(seconds(self.plan.draft.visibility)));
+        let end = self.execution_end().map_or(end, |limit| end.min(limit));
         match self.deadline {
             Some(deadline) if deadline < end => deadline,
             _ => end,

@@ -20,6 +20,7 @@ pub(super) fn spec(plan: &Plan, ids: &[Option<JobId>]) -> Result<JobSpec> {
         .retry(policy(&draft.policy))
         .visibility_timeout(seconds(draft.visibility))
         .lifetime(draft.lifetime.map(seconds))
+        .execution_timeout(draft.execution.map(seconds))
         .correlation_id(plan.serial.to_string());
     job = match draft.first {
         super::history::First::Now => job,

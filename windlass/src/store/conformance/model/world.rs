@@ -511,14 +511,16 @@ impl World {
         if pruned < vanished.len() || pruned > vanished.len() + keys || vanished.len() > limit {
             return Err(format!("{pruned} pruned: {vanished:?} of at most {limit}, and up to {keys} keys"));
         }
-        if prunable.len() <= limit && vanished.len() < prunable.len() {
+        let overdue = |name: &Name| !vanished.contains(name) && !self.model.was_needed_lately(*name);
+        let left = prunable.iter().any(overdue);
+        if prunable.len() <= limit && left {
             return Err(format!("of {prunable:?}, all of which may go, only {vanished:?} were pruned"));
         }
         for name in &vanished {
             self.model.count("pruned");
             self.model.remove(*name);
         }
-        Ok(vanished.len() < prunable.len())
+        Ok(left)
     }
 
     fn advance(&mut self, span: Span) {

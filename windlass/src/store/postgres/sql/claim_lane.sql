@@ -28,17 +28,19 @@ taken as (
         ) f
         limit $5::int))
     returning
-        seq, lane, priority, slow, due, deadline, visibility, version + 1 as version, attempt + 1 as attempt, failures,
-        lost, generation, failed_at, failure,
-        least((select now from clock) + coalesce($3::bigint, visibility), deadline) as expires_at
+        seq, lane, priority, slow, due, deadline, visibility, lease_max, version + 1 as version,
+        attempt + 1 as attempt, failures, lost, generation, failed_at, failure,
+        least(
+            (select now from clock) + least(coalesce($3::bigint, visibility), coalesce(lease_max, 1810000000)),
+            deadline) as expires_at
 ),
 held as (
     insert into windlass.leased
-        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, attempt, failures, lost, generation,
-        scheduled_at, started_at, failed_at, failure, worker)
+        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, lease_max, attempt, failures, lost,
+        generation, scheduled_at, started_at, failed_at, failure, worker)
     select
-        t.seq, t.lane, t.priority, t.slow, $7::uuid, t.version, t.expires_at, t.deadline, t.visibility, t.attempt,
-        t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text
+        t.seq, t.lane, t.priority, t.slow, $7::uuid, t.version, t.expires_at, t.deadline, t.visibility,
+        t.lease_max, t.attempt, t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text
     from taken t
 )
 select

@@ -1,7 +1,7 @@
 -- Stores jobs some of which have idempotency keys: takes the keys that are free or no longer in force, and stores the
 -- jobs that have none or whose key was taken (rule I2). Gives these. What is not given stands for another job, or
 -- nothing was stored because a job would first run beyond its lifetime.
--- $1 to $15 as in insert; $16 scopes, $17 keys and $18 windows, null where there is none; $19 types.
+-- $1 to $16 as in insert; $17 scopes, $18 keys and $19 windows, null where there is none; $20 types.
 -- By key_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -13,7 +13,7 @@ wanted as materialized (
     from clock c, (
         select nextval('windlass.seq') as seq, u.*
         from unnest(
-            $2::text[], $3::bigint[], $4::bytea[], $5::int[], $16::text[], $17::text[], $18::bigint[], $19::text[]
+            $2::text[], $3::bigint[], $4::bytea[], $5::int[], $17::text[], $18::text[], $19::bigint[], $20::text[]
         ) with ordinality as u(rest, mask, payload, kind, scope, key, window_length, job_type, place)
     ) as i
     where $15::bigint is null or c.now > $15::bigint
@@ -34,7 +34,7 @@ new as materialized (
     select
         w.place, w.seq, w.id, w.now, w.payload, w.content_type,
         ($6::int[])[w.kind] as lane, ($7::smallint[])[w.kind] as priority, ($14::boolean[])[w.kind] as slow,
-        ($11::bigint[])[w.kind] as visibility, ($13::text[])[w.kind] as options,
+        ($11::bigint[])[w.kind] as visibility, ($16::bigint[])[w.kind] as lease_max, ($13::text[])[w.kind] as options,
         w.now + ($10::bigint[])[w.kind] as deadline,
         nullif(greatest(coalesce(w.now + ($8::bigint[])[w.kind], ($9::bigint[])[w.kind]), w.now), w.now) as run_at
     from wanted w
@@ -48,11 +48,11 @@ stored as (
 ),
 placed as (
     insert into windlass.ready
-        (seq, lane, priority, state, slow, due, deadline, visibility, version, attempt, failures, lost, generation,
+        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
         updated_at)
     select
         n.seq, n.lane, n.priority, case when n.run_at is null then 2 else 1 end, n.slow,
-        coalesce(n.run_at, n.now), n.deadline, n.visibility, 0, 0, 0, 0, 0,
+        coalesce(n.run_at, n.now), n.deadline, n.visibility, n.lease_max, 0, 0, 0, 0, 0,
         case when n.run_at is null then null else n.now end
     from new n
 ),

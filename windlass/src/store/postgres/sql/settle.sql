@@ -33,11 +33,11 @@ ended as (
 ),
 back as (
     insert into windlass.ready
-        (seq, lane, priority, state, slow, due, deadline, visibility, version, attempt, failures, lost, generation,
+        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
         scheduled_at, updated_at, started_at, failed_at, failure)
     select
-        g.seq, g.lane, g.priority, g.next, g.slow, c.now + coalesce(g.delay, 0), g.deadline, g.visibility, g.version,
-        g.attempt, g.failures + g.counted, g.lost, g.generation,
+        g.seq, g.lane, g.priority, g.next, g.slow, c.now + coalesce(g.delay, 0), g.deadline, g.visibility,
+        g.lease_max, g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
         case when g.next = 2 then null else g.scheduled_at end, case when g.next = 2 then null else c.now end,
         g.started_at, case when g.said is null then g.failed_at else c.now end, coalesce(g.said, g.failure)
     from gone g, clock c

@@ -19,6 +19,7 @@ create table windlass_pending (
     waits_all integer not null,
     waits_any integer not null
 );
+-- `lease_max`: how long the attempt may hold the job in all, which its execution timeout says; null for the standard one.
 create table windlass_leased (
     seq integer primary key,
     lane integer not null,
@@ -34,6 +35,7 @@ create table windlass_leased (
     scheduled_at integer,
     started_at integer not null,
     expires_at integer not null,
+    lease_max integer,
     token blob not null,
     worker text not null,
     cancel text

@@ -1,0 +1,60 @@
+// The arithmetic of charts: round scales, paths with gaps, what a range holds, and the same as lines of CSV.
+
+/** A round number not below the largest value, and its parts. */
+export function ticks(most: number): number[] {
+  const goal = Math.max(most, 1) / 3;
+  const power = 10 ** Math.floor(Math.log10(goal));
+  const step = [1, 2, 5, 10].map((part) => part * power).find((part) => part >= goal)!;
+  const whole = Math.max(1, step);
+  const found: number[] = [];
+  for (let at = 0; at < most + whole; at += whole) found.push(at);
+  return found.length > 1 ? found : [0, whole];
+}
+
+/** The path of one line; it is interrupted where nothing is known. */
+export function path(values: (number | null)[], x: (at: number) => number, y: (value: number) => number): string {
+  let pen = false;
+  let text = "";
+  values.forEach((value, at) => {
+    if (value === null || value === undefined) pen = false;
+    else {
+      text += `${pen ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+      pen = true;
+    }
+  });
+  return text;
+}
+
+export interface Line {
+  name: string;
+  values: (number | null)[];
+}
+
+/** The points between two moments, both included; all of them where a range holds fewer than two. */
+export function within(times: number[], from: number, to: number): [first: number, last: number] {
+  const first = times.findIndex((time) => time >= from);
+  const last = times.findLastIndex((time) => time <= to);
+  return first >= 0 && last > first ? [first, last] : [0, times.length - 1];
+}
+
+function cell(text: string): string {
+  // A spreadsheet would take a name that begins so for a formula.
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** Lines over time as CSV: a column for each, empty where nothing is known. */
+export function csv(times: number[], lines: Line[]): string {
+  const head = ["time", ...lines.map((line) => cell(line.name))].join(",");
+  const rows = times.map((time, at) =>
+    [new Date(time).toISOString(), ...lines.map((line) => line.values[at] ?? "")].join(","),
+  );
+  return `${[head, ...rows].join("\n")}\n`;
+}
+
+/** A number as an axis holds it: `1.2k`, `30k`, `1M`. */
+export function short(value: number): string {
+  if (value >= 1_000_000) return `${+(value / 1_000_000).toFixed(1)}M`;
+  if (value >= 10_000) return `${+(value / 1000).toFixed(1)}k`;
+  return Number.isInteger(value) ? value.toLocaleString("en") : String(+value.toFixed(2));
+}
