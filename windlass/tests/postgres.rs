@@ -63,7 +63,7 @@ async fn enqueue(store: &PostgresStore, job: NewJob) -> JobId {
 
 async fn claim(store: &PostgresStore, limit: usize) -> Vec<Claimed> {
     let worker = WorkerId::new("w").expect("a name");
-    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim")
+    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim").jobs
 }
 
 async fn state(store: &PostgresStore, id: JobId) -> Option<State> {
