@@ -34,8 +34,16 @@ macro_rules! layer {
                 self.inner().kind()
             }
 
+            fn calls_at_once(&self) -> usize {
+                self.inner().calls_at_once()
+            }
+
             fn wakes(&self) -> broadcast::Receiver<Wake> {
                 self.inner().wakes()
+            }
+
+            fn place(&self) -> Option<String> {
+                self.inner().place()
             }
 
             $($(#[$doc])* async fn $name(&self $(, $argument: $type)*) -> $answer {
@@ -49,8 +57,16 @@ macro_rules! layer {
                 Layer::kind(self)
             }
 
+            fn calls_at_once(&self) -> usize {
+                Layer::calls_at_once(self)
+            }
+
             fn wakes(&self) -> broadcast::Receiver<Wake> {
                 Layer::wakes(self)
+            }
+
+            fn place(&self) -> Option<String> {
+                Layer::place(self)
             }
 
             $(async fn $name(&self $(, $argument: $type)*) -> $answer {
@@ -130,5 +146,6 @@ layer! {
     /// The handle of the store inside: heartbeats go past the layer, unless it gives a handle of its own or `None`.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>>;
     async fn ready(&self) -> Result<()>;
+    async fn durability(&self) -> Result<Durability>;
     async fn check(&self) -> Result<Vec<String>>;
 }

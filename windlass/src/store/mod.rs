@@ -192,12 +192,29 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// How many claims, and how many settlements, one worker should have under way at once: more than one where the store
+    /// gains by it.
+    fn calls_at_once(&self) -> usize {
+        1
+    }
+
     /// Hints that something changed. May lose some or be silent: polling must suffice.
     fn wakes(&self) -> broadcast::Receiver<Wake>;
 
     /// Whether it can be written to now, as cheaply as can be told: an error says why not.
     async fn ready(&self) -> Result<()> {
         self.now().await.map(drop)
+    }
+
+    /// How safe what the store confirms is, as far as its settings tell.
+    async fn durability(&self) -> Result<Durability> {
+        Ok(Durability::default())
+    }
+
+    /// Which server the store is on now, for people: the host and timeline of a PostgreSQL primary. `None` where it is in
+    /// one place for good.
+    fn place(&self) -> Option<String> {
+        None
     }
 
     /// Looks for contradictions in what is stored; each finding is a sentence. Empty is good.

@@ -27,6 +27,8 @@ pub(super) struct Settings {
     pub(super) host: String,
     pub(super) lease_time: Duration,
     pub(super) heartbeat_interval: Option<Duration>,
+    /// How long a handler may run on under a lease that could not be confirmed.
+    pub(super) hold: Duration,
     pub(super) poll_interval: Duration,
     pub(super) grace: Duration,
     /// Whether it does upkeep at all.
@@ -35,6 +37,8 @@ pub(super) struct Settings {
     pub(super) retention: Retention,
     pub(super) concurrency: Option<usize>,
     pub(super) strict: bool,
+    /// How many jobs it claims ahead of free slots at most; `None` for as many as its pace allows.
+    pub(super) prefetch: Option<usize>,
     pub(super) seed: Option<u64>,
     pub(super) left: LeftSchedules,
 }
@@ -68,6 +72,7 @@ impl Default for Settings {
             host: host_name(),
             lease_time: LEASE_TIME,
             heartbeat_interval: None,
+            hold: Duration::ZERO,
             poll_interval: POLL_INTERVAL,
             grace: GRACE,
             upkeep: true,
@@ -75,6 +80,7 @@ impl Default for Settings {
             retention: Retention::default(),
             concurrency: None,
             strict: false,
+            prefetch: None,
             seed: None,
             left: LeftSchedules::default(),
         }

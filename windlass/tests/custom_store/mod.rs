@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::broadcast;
-use windlass::clock::Clock;
+use windlass::clock::{Clock, LAPSING};
 use windlass::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale,
     WorkerId, WorkflowId,
 };
 use windlass::schedule::ScheduleRecord;
-use windlass::store::rules::{self, Edges, Entry};
+use windlass::store::rules::{self, Edges, Entry, KeptKey};
 use windlass::store::*;
 use windlass::workflow::{Origin, Sequence, Submission, WorkflowRecord};
 use windlass::{ManualClock, Result, Timestamp};
@@ -42,20 +42,14 @@ struct Stored {
     logs: Vec<LogLine>,
 }
 
-/// What an idempotency key stands for, kept even when the job is gone.
-#[derive(Clone, Debug)]
-struct Key {
-    holder: JobRecord,
-    expires_at: Option<Timestamp>,
-}
-
 /// Everything there is.
 #[derive(Debug, Default)]
 struct Tables {
     jobs: BTreeMap<Sequence, Stored>,
     ids: BTreeMap<JobId, Sequence>,
     edges: Edges,
-    keys: BTreeMap<(String, String), Key>,
+    /// What idempotency keys stand for, kept even when the jobs are gone.
+    keys: BTreeMap<(String, String), KeptKey>,
     /// The queues that have or had jobs, and whether each is paused.
     queues: BTreeMap<QueueName, bool>,
     workflows: BTreeMap<Sequence, WorkflowRecord>,
@@ -67,6 +61,8 @@ struct Tables {
     accepted: u64,
     pruned: u64,
     wakes: Vec<Wake>,
+    /// The moment that leases are compared with.
+    fence: Option<Timestamp>,
 }
 
 impl MapStore {
@@ -80,6 +76,7 @@ impl MapStore {
     fn with<T>(&self, act: impl FnOnce(&mut Tables, Timestamp) -> T) -> T {
         let mut tables = self.tables.lock().expect("no method panics while it holds the tables");
         let now = self.clock.now();
+        tables.fence = Some(self.clock.fence(now));
         tables.let_time_pass(now);
         let answer = act(&mut tables, now);
         let wakes = std::mem::take(&mut tables.wakes);
@@ -149,7 +146,7 @@ impl Tables {
         if self.queues.insert(queue.clone(), paused).unwrap_or(false) != paused {
             let (act, wake) = rules::paused(queue, paused, by, now);
             self.record_act(act);
-            self.wakes.extend(wake);
+            self.wakes.push(wake);
         }
     }
 
@@ -196,7 +193,15 @@ impl Store for MapStore {
     }
 
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
-        self.with(|tables, now| tables.upkeep(request, now))
+        self.with(|tables, now| {
+            if let Some(pulse) = self.clock.pulse() {
+                if let Some(absence) = pulse.beat(now, || tables.latest_end(now.plus(LAPSING))) {
+                    tables.record_act(rules::absence(&absence));
+                }
+                tables.fence = Some(self.clock.fence(now));
+            }
+            tables.upkeep(request, now)
+        })
     }
 
     async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {

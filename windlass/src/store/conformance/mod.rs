@@ -38,6 +38,7 @@ macro_rules! chapter {
     };
 }
 
+mod absences;
 pub mod bench;
 mod callbacks;
 mod control;
@@ -66,6 +67,7 @@ mod schedules;
 mod stage;
 mod states;
 mod timeouts;
+mod unique;
 mod workflows;
 
 use std::fmt;
@@ -152,8 +154,10 @@ pub fn cases() -> Vec<Case> {
         fencing::CASES,
         failure::CASES,
         retry::CASES,
+        absences::CASES,
         timeouts::CASES,
         idempotency::CASES,
+        unique::CASES,
         dependencies::CASES,
         workflows::CASES,
         schedules::CASES,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::fault::Fault;
 use super::insert::{Columns, is_plain, resting_state};
-use super::insert_keyed::is_keyed;
+use super::insert_keyed::{Keyed, TAKE_OVERS_MAX, is_keyed};
 use super::link::{Link, UsersTransaction};
 use super::transaction::Transaction;
 use super::turns::Caller;
@@ -41,9 +41,9 @@ use crate::workflow::Submission;
 impl PostgresStore {
     /// Enqueues in a transaction of the same database: the jobs exist once it commits, and only then.
     ///
-    /// A submission with dependencies or a workflow makes others of its kind, and ends that have consequences, wait
-    /// until the transaction is over: keep it short. A key that another open transaction took makes this one wait for
-    /// it.
+    /// A submission with dependencies, a workflow or a key that replaces makes others of its kind, and ends that have
+    /// consequences, wait until the transaction is over: keep it short. A key that another open transaction took makes
+    /// this one wait for it.
     pub async fn enqueue_in_tx(
         &self,
         transaction: &tokio_postgres::Transaction<'_>,
@@ -93,25 +93,43 @@ impl PostgresStore {
     ) -> Result<Inserted, Fault> {
         let inner = &self.inner;
         let users = Link::users(transaction, Arc::clone(&inner.schema));
+        let names = || submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
         if is_plain(submission) || is_keyed(submission) {
             // Lanes are made apart: whether this transaction commits is not known.
-            let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
-            inner.lanes.ensure(&inner.link(Caller::Producer).await?, names).await?;
+            inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?;
         }
         if is_plain(submission) {
-            let inserted = self.enqueue_plain(&users, submission).await?;
+            let inserted = match self.enqueue_plain(&users, submission).await? {
+                Some(inserted) => Some(inserted),
+                // A lane that was remembered may not exist any more.
+                None => {
+                    inner.lanes.forget();
+                    inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?;
+                    self.enqueue_plain(&users, submission).await?
+                }
+            };
+            let refused = || Error::invalid("run_at", "lies beyond the job's lifetime");
+            let inserted = inserted.ok_or_else(refused)?;
             self.notify_at_commit(&users, scheduled(submission, &inserted)).await?;
             return Ok(inserted);
         }
         if is_keyed(submission) {
-            users.batch("savepoint windlass_keys").await?;
-            let answer = inner.insert_keyed(&users, submission).await?;
-            if let Some((inserted, hints)) = answer {
-                users.batch("release savepoint windlass_keys").await?;
-                self.notify_at_commit(&users, hints).await?;
-                return Ok(inserted);
+            let mut over = Vec::new();
+            for _ in 0..TAKE_OVERS_MAX {
+                users.batch("savepoint windlass_keys").await?;
+                let answer = inner.insert_keyed(&users, submission, &over).await?;
+                if let Keyed::Stored(inserted, hints) = answer {
+                    users.batch("release savepoint windlass_keys").await?;
+                    self.notify_at_commit(&users, hints).await?;
+                    return Ok(inserted);
+                }
+                users.batch("rollback to savepoint windlass_keys").await?;
+                match answer {
+                    Keyed::Over(more) => over.extend(more),
+                    Keyed::Stored(..) | Keyed::Unclear => break,
+                }
             }
-            users.batch("rollback to savepoint windlass_keys").await?;
+            inner.lanes.forget();
         }
         let mut tx = Transaction::begin(users, Arc::clone(inner)).await?;
         let answer = tx.insert(submission).await?;
@@ -120,19 +138,18 @@ impl PostgresStore {
         Ok(answer)
     }
 
-    async fn enqueue_plain(&self, users: &Link<'_>, submission: &Submission) -> Result<Inserted, Fault> {
+    /// Stores what one statement can; `None` when it refuses.
+    async fn enqueue_plain(&self, users: &Link<'_>, submission: &Submission) -> Result<Option<Inserted>, Fault> {
         let columns = Columns::of(submission.jobs().iter(), &self.inner)?;
         let rows = columns.store(users, &self.inner.given_time()).await?;
-        let Some((now, ids)) = columns.stored(&rows)? else {
-            return Err(Error::invalid("run_at", "lies beyond the job's lifetime").into());
-        };
+        let Some((now, ids)) = columns.stored(&rows)? else { return Ok(None) };
         let jobs = submission.jobs().iter().zip(ids).map(|(spec, id)| InsertedJob {
             id,
             existing: false,
             state: Some(resting_state(spec, now)),
             matches: true,
         });
-        Ok(Inserted { jobs: jobs.collect(), workflow: None })
+        Ok(Some(Inserted { jobs: jobs.collect(), workflow: None }))
     }
 
     async fn settle_with(&self, transaction: &dyn UsersTransaction, settlement: &Settlement) -> Result<Settled, Fault> {

@@ -29,13 +29,13 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, GateHold, ScheduleWrite};
+pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, GateHold, KeptKey, LOOK_EVERY, ScheduleWrite, look_at};
 pub use control::{controlled, touched};
 pub use damage::{DAMAGED_CLAIMS_MAX, split_damaged};
 pub use edges::{Edge, Edges};
 pub use ends::{expire, outlive, tell_completed, tell_ends};
 pub use insert::insert;
-pub use operate::{act_of, act_on, paused};
+pub use operate::{absence, act_of, act_on, paused};
 pub use owner::Holding;
 pub use schedules::{edit_schedule, fire};
 pub use set::{Entry, KeyUse, Missing, WorkingSet};

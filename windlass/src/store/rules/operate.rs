@@ -7,6 +7,7 @@ use super::ends::{end, needed_by};
 use super::priority::{Heirs, heirs, pass_on};
 use super::requeue::requeue;
 use super::set::WorkingSet;
+use crate::clock::Absence;
 use crate::error::Error;
 use crate::job::{CancelAsked, CancelVerdict, JobId, Outcome, QueueName, Verdict};
 use crate::store::answer::{ActRecord, Wake, describe};
@@ -60,13 +61,21 @@ pub fn act_of(operation: &Operation, changed: u64, now: Timestamp) -> Option<Act
     Some(ActRecord { at: now, by, act, target, changed, why })
 }
 
-/// What is recorded of a queue that was paused or resumed, and the hint to send with a resume (O3).
+/// What is recorded of an absence of the store (D6b), for operators who wonder why leases held for longer.
+pub fn absence(absence: &Absence) -> ActRecord {
+    let Absence { from, back_at, grace_until } = absence;
+    let (act, target) = ("absence".to_owned(), format!("the store, away from {from}"));
+    let why = Some(format!("leases that ran out meanwhile hold until {grace_until}"));
+    ActRecord { at: *back_at, by: None, act, target, changed: 1, why }
+}
+
+/// What is recorded of a queue that was paused or resumed, and the hint to send with it (O3).
 ///
-/// The hint says that the queue may have a job to claim; whether it has is for the claim to find out.
-pub fn paused(queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Option<Wake>) {
+/// That of a resume says that the queue may have a job to claim; whether it has is for the claim to find out.
+pub fn paused(queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Wake) {
     let (act, target) = (if paused { "pause" } else { "resume" }.to_owned(), format!("queue {queue}"));
     let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why: None };
-    (act, (!paused).then(|| Wake::Scheduled(queue.clone())))
+    (act, if paused { Wake::Paused(queue.clone()) } else { Wake::Scheduled(queue.clone()) })
 }
 
 /// Changes what may be changed; a new priority reaches the jobs that wait for this one.

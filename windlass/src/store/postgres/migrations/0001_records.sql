@@ -30,15 +30,20 @@ create table windlass.log (
     text text not null,
     primary key (seq, version, line)
 );
+-- until: 0 the window, 1 the job's first claim, 2 its end. first_at: the first submission of those that replaced each other.
+-- look_at: when upkeep looks whether the key can go.
 create table windlass.key (
     scope text not null,
     key text not null,
     job uuid not null,
+    until smallint not null,
+    first_at bigint not null,
     expires_at bigint,
+    look_at bigint,
     fingerprint bytea not null,
     primary key (scope, key)
 );
-create index key_end on windlass.key (expires_at) where expires_at is not null;
+create index key_look on windlass.key (look_at) where look_at is not null;
 
 create table windlass.workflow (
     workflow uuid primary key,
@@ -67,3 +72,13 @@ create table windlass.event (
 create index event_xid on windlass.event (xid, event) where seqs is not null;
 -- The jobs of a large batch are not worth compressing for the short time they are kept.
 alter table windlass.event alter column seqs set storage external;
+
+-- When upkeep last came by, and what the last absence of the server means for leases; see Pulse in the program. Written once a
+-- second, always in the same place.
+create table windlass.pulse (
+    only_row boolean primary key default true check (only_row),
+    at bigint not null default 0,
+    away_from bigint not null default 0,
+    grace_until bigint not null default 0
+) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+insert into windlass.pulse default values;
