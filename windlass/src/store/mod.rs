@@ -8,8 +8,6 @@
 pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(fuzzing)]
-pub mod fuzzing;
 pub mod in_tx;
 mod layer;
 pub mod memory;

@@ -315,14 +315,6 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-/// Reads bytes as the columns that hold several values, for the fuzzers.
-#[cfg(fuzzing)]
-pub(super) fn read_columns(bytes: &[u8]) {
-    if let Ok(dependencies) = columns::read_dependencies(bytes) {
-        assert_eq!(columns::dependencies(&dependencies).unwrap_or_default(), bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
