@@ -20,6 +20,7 @@ test.afterAll(async () => server.stop());
 const SCREENS = [
   "/",
   "/jobs",
+  "/errors",
   "/queues",
   "/queues/mail",
   "/workflows",
