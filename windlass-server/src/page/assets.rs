@@ -9,6 +9,6 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 #[rustfmt::skip]
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
-    Asset { name: "main-6MWALMYZ.js", bytes: include_bytes!("../../page/dist/main-6MWALMYZ.js") },
-    Asset { name: "style-2TKZJDMS.css", bytes: include_bytes!("../../page/dist/style-2TKZJDMS.css") },
+    Asset { name: "main-ACVMYP5S.js", bytes: include_bytes!("../../page/dist/main-ACVMYP5S.js") },
+    Asset { name: "style-37ULD3AI.css", bytes: include_bytes!("../../page/dist/style-37ULD3AI.css") },
 ];

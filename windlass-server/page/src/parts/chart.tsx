@@ -183,10 +183,7 @@ export function Chart({ title, unit, data, looks, tell = plain, note, choose }: 
     <figure class="card chart" aria-label={title}>
       <header>
         <h2>{title}</h2>
-        <span class="small muted">
-          {unit}
-          {note ? `; ${note}` : ""}
-        </span>
+        <span class="small muted">{unit}</span>
         <span class="row push">
           {table ? <CopyButton text={text()} what="CSV" word="CSV" /> : null}
           <button type="button" class="button quiet tiny" aria-pressed={table} onClick={() => setTable(!table)}>
@@ -232,6 +229,7 @@ export function Chart({ title, unit, data, looks, tell = plain, note, choose }: 
             {shown(values[place])}
           </span>
         ))}
+        {note ? <span class="muted">{note}</span> : null}
         <span class="muted push">{chosen !== null && known ? clock(times[place]!).slice(0, 8) : ""}</span>
       </figcaption>
     </figure>

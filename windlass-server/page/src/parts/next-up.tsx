@@ -24,7 +24,7 @@ export function NextUp({ queue }: { queue: string }) {
             empty={<Empty says="Nothing waits to be claimed." />}
             columns={[
               { name: "Place", narrow: true, number: true, cell: (job) => job.place },
-              JOB,
+              { ...JOB, narrow: false },
               { name: "Priority", narrow: true, cell: (job) => job.effective_priority },
               { name: "Submitted", narrow: true, cell: (job) => <When at={job.created_at} /> },
             ]}
