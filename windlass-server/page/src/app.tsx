@@ -1,7 +1,7 @@
 // The frame around every screen: head, places, the screen of the path, dialogs, and what is said aloud.
 
 import type { ComponentType } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused, signedOut } from "./api/client.ts";
 import { isId } from "./api/filter.ts";
 import { awaySince, paused, second } from "./api/live.ts";
@@ -251,9 +251,12 @@ function Page() {
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
   const [Screen, title, name] = screenOf(at);
+  // Before it is drawn: a key may come right after.
+  useLayoutEffect(() => {
+    cursorRow.value = "";
+  }, [at]);
   useEffect(() => {
     document.title = `${title} · Windlass`;
-    cursorRow.value = "";
     setOpen(false);
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;

@@ -2,7 +2,7 @@
 //
 // Rows stay where they are: those in view change in place, new ones are announced and come when asked for.
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import type { Job, Schemas, State } from "../api/client.ts";
 import { conditions } from "../api/filter.ts";
 import { useResource } from "../api/live.ts";
@@ -147,7 +147,7 @@ function List() {
     const jobs = chosen.length > 0 ? chosen : row ? [row] : [];
     if (jobs.length > 0 && operator) bulk({ action, jobs });
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     own.value = {
       x: (event) => cursorRow.value && pick(cursorRow.value, event.shiftKey),
       X: () => cursorRow.value && pick(cursorRow.value, true),
