@@ -1,15 +1,15 @@
 //! Stores that belong to one command: the demonstration's and the benchmark's.
 //!
 //! Both settle jobs without doing their work and remove what has ended. So they take no store but one that nobody has
-//! used, or one that they marked when nobody had, whatever a flag, the environment or a file says. The mark is a paused
-//! queue without jobs: every store keeps it, a server passes it on, and a person can see it.
+//! used, or one that they marked when nobody had, whatever a flag, the environment or a file says. The mark is a record of
+//! the store itself ([`Store::own`]): every store keeps it, a server passes it on, and it shows in no list.
 
 use std::sync::Arc;
 
 use anyhow::Context;
+use windlass::Error;
 use windlass::store::sqlite::SqliteOptions;
 use windlass::store::{self, PostgresOptions, PostgresStore, SqliteUrl, Store};
-use windlass::{Error, QueueName};
 
 /// Whom a store belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,14 +21,6 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// The queue that marks a store; names that begin so are the system's.
-    const fn mark(self) -> &'static str {
-        match self {
-            Owner::Demo => "windlass.demo",
-            Owner::Bench => "windlass.bench",
-        }
-    }
-
     const fn command(self) -> &'static str {
         match self {
             Owner::Demo => "windlass run --demo",
@@ -65,19 +57,11 @@ pub(crate) async fn open(url: &str, owner: Owner) -> anyhow::Result<Arc<dyn Stor
 
 /// Marks a store that nobody has used, and finds the mark in one that was.
 pub(crate) async fn take(store: &dyn Store, url: &str, owner: Owner) -> anyhow::Result<()> {
-    let (queues, schedules) = (store.queues().await?, store.schedules(None, 1).await?);
-    if queues.iter().any(|queue| queue.name.as_str() == owner.mark() && queue.paused) {
-        return Ok(());
+    match store.own(owner.command()).await {
+        Ok(()) => Ok(()),
+        Err(Error::Conflict(why)) => Err(owner.refuses(url, &why)),
+        Err(error) => Err(error).context("cannot mark the store"),
     }
-    let accepted = store.totals().await?.accepted;
-    if accepted > 0 {
-        return Err(owner.refuses(url, &format!("it has taken {accepted} jobs that are not known to be its own")));
-    }
-    if !schedules.is_empty() || !queues.is_empty() {
-        return Err(owner.refuses(url, "it holds schedules or queues that are not its own"));
-    }
-    let mark = QueueName::new(owner.mark())?;
-    store.set_paused(&mark, true, Some(owner.command())).await.context("cannot mark the store")
 }
 
 /// The store at this URL as it was found: nothing is made and nothing migrated. `None` where there is none yet.

@@ -289,11 +289,11 @@ impl Layer for Planted {
         }
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         if !self.keeps_ends() {
             let mut claimed = self.inner.claim(request).await?;
             let mut newest = Vec::new();
-            for one in &mut claimed {
+            for one in claimed.iter_mut() {
                 self.shown(&mut one.job);
                 newest.push((one.job.id, (one.job.clone(), one.lease.key().token)));
             }
@@ -302,7 +302,7 @@ impl Layer for Planted {
         }
         let longer = ClaimRequest { lease_time: request.lease_time.map(|time| time * LONGER), ..request.clone() };
         let mut claimed = self.inner.claim(&longer).await?;
-        for one in &mut claimed {
+        for one in claimed.iter_mut() {
             let started = one.job.started_at.unwrap_or_default();
             let end = started.plus(request.lease_time.unwrap_or_default());
             if let Some(lease) = &mut one.job.lease {

@@ -101,7 +101,7 @@ impl Layer for Recording {
         answer
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         let answer = self.inner.claim(request).await;
         match &answer {
             Ok(claimed) if claimed.is_empty() => {}

@@ -55,6 +55,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`job`] | the job, its nine states, leases, retries, and every decision about them; pure |
+//! | [`flow`] | flow control: limits, rates, fair turns and order of a queue's jobs; pure |
 //! | [`workflow`] | graphs of jobs: chain, group, chord, any DAG; pure |
 //! | [`schedule`] | recurring work: cron with zones, fixed rate, fixed delay; pure |
 //! | [`store`] | the trait that stores implement, and the stores: `MemoryStore`, `SqliteStore`, `PostgresStore`; with the feature `conformance`, the suite that holds them to the contract |
@@ -79,6 +80,7 @@
 pub mod client;
 pub mod clock;
 pub mod error;
+pub mod flow;
 pub mod job;
 pub mod observe;
 pub mod schedule;

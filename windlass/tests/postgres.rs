@@ -63,7 +63,7 @@ async fn enqueue(store: &PostgresStore, job: NewJob) -> JobId {
 
 async fn claim(store: &PostgresStore, limit: usize) -> Vec<Claimed> {
     let worker = WorkerId::new("w").expect("a name");
-    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim")
+    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim").jobs
 }
 
 async fn state(store: &PostgresStore, id: JobId) -> Option<State> {
@@ -577,4 +577,17 @@ async fn d6_an_exhausted_pool_and_an_absent_server_are_told() {
     let absent = PostgresStore::open("postgres://nobody:hunter2@127.0.0.1:1/none").await.expect_err("no server");
     assert!(matches!(absent, Error::StoreUnavailable { known: true, .. }), "{absent}");
     assert!(!format!("{absent} {absent:?}").contains("hunter2"), "{absent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_acts_the_newest_ten_thousand_are_kept() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let old = format!("insert into {schema}.act (record) select '{{}}' from generate_series(1, 10500)");
+    client().await.batch_execute(&old).await.expect("old acts");
+    store.set_paused(&QueueName::default(), true, Some("ada")).await.expect("paused");
+    let count = client().await.query_one(&format!("select count(*) from {schema}.act"), &[]).await.expect("a count");
+    assert_eq!(count.get::<_, i64>(0), 10_000);
+    let newest = store.acts(None, 1).await.expect("acts").items;
+    assert_eq!(newest[0].by.as_deref(), Some("ada"), "what was done last is there");
 }

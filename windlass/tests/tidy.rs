@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// The line of modules: each may use those to its left.
-const LINE: [&str; 6] = ["job", "workflow", "schedule", "store", "client", "worker"];
+const LINE: [&str; 7] = ["job", "flow", "workflow", "schedule", "store", "client", "worker"];
 /// What every module may use. They may use each other and `job`, whose ids and states they name.
 const BASE: [&str; 2] = ["error", "time"];
 /// What only modules that may do things can use: from `store` on.
@@ -16,7 +16,7 @@ const EFFECTS: [&str; 2] = ["clock", "observe"];
 /// Stands to the right of the line: uses everything, and only tests use it.
 const RIGHT_END: &str = "testing";
 /// The folders that decide and do nothing else.
-const PURE: [&str; 4] = ["job/", "workflow/", "schedule/", "store/rules/"];
+const PURE: [&str; 5] = ["job/", "flow/", "workflow/", "schedule/", "store/rules/"];
 /// Rules over several jobs: functions of `store/rules` and of the plan of a submission that no store may have again.
 const RULES: [&str; 23] = [
     "act_of",
@@ -80,7 +80,7 @@ fn modules_use_only_what_stands_to_their_left() {
     }
     report(
         &breaches,
-        "the modules stand in the line job → workflow → schedule → store → client → worker, and each uses only what \
+        "the modules stand in the line job → flow → workflow → schedule → store → client → worker, and each uses only what \
          stands to its left; move the code to the module that may do this, or pass it in as an argument (a new module \
          needs its place in tests/tidy.rs)",
     );
@@ -182,7 +182,7 @@ fn pure_modules_touch_nothing_outside() {
     }
     report(
         &breaches,
-        "job, workflow, schedule and store/rules are pure: take the time, the random numbers or the data as an argument, and do the \
+        "job, flow, workflow, schedule and store/rules are pure: take the time, the random numbers or the data as an argument, and do the \
          rest from store on",
     );
 }

@@ -7,6 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use utoipa::IntoParams;
 use windlass::client::Operate;
+use windlass::flow::{ControlEdit, ControlRecord};
 use windlass::store::{Act, Filter, ScheduleEdit, ScheduleEdited};
 use windlass::{JobId, QueueName};
 
@@ -93,6 +94,11 @@ impl Acting {
     /// Pauses or resumes a queue.
     pub(super) async fn set_paused(&self, queue: &QueueName, paused: bool) -> Result<(), Refusal> {
         Ok(self.state.store().set_paused(queue, paused, self.by.as_deref()).await?)
+    }
+
+    /// Changes the flow control of a queue.
+    pub(super) async fn control(&self, edit: &ControlEdit) -> Result<Option<ControlRecord>, Refusal> {
+        Ok(self.state.store().control(edit, self.by.as_deref()).await?)
     }
 
     /// Changes a schedule.

@@ -14,7 +14,7 @@ use futures_util::stream;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use windlass::job::{CHECKPOINT_BYTES_MAX, Limits};
-use windlass::store::{LOOKED_MAX, ListQuery, PAGE_MAX, Page};
+use windlass::store::{LOOKED_MAX, ListQuery, PAGE_MAX, Page, WorkerRecord};
 use windlass::{Error, JobId, JobRecord, Payload};
 
 use super::ApiState;
@@ -28,6 +28,8 @@ pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 const READ_BYTES_MAX: usize = 64 << 20;
 /// What a plain job takes up in an answer beside its data.
 const JOB_BYTES: usize = 1 << 10;
+/// What a served queue takes up beside its name.
+const SERVED_BYTES: usize = 48;
 /// From here on an answer is sent as it is written, and counts against [`SENT_KIB_MAX`].
 const STREAM_FROM_BYTES: usize = 1 << 20;
 /// What all large answers on their way may hold, in KiB: slow readers must not fill the memory.
@@ -95,6 +97,13 @@ pub(super) fn bytes_of(job: &JobRecord) -> usize {
 pub(super) fn without_data(mut job: JobRecord) -> JobRecord {
     Arc::make_mut(&mut job.spec).payload = Payload::default();
     JobRecord { result: None, checkpoint: None, ..job }
+}
+
+/// About how large a worker is in an answer.
+pub(super) fn bytes_of_worker(worker: &WorkerRecord) -> usize {
+    let queues = worker.queues.iter().map(|served| served.queue.as_str().len() + SERVED_BYTES).sum::<usize>();
+    let types = worker.types.iter().flatten().map(|job_type| job_type.as_str().len() + 3).sum::<usize>();
+    worker.host.len() + queues + types + JOB_BYTES
 }
 
 /// A page of jobs. One that would become too large is shorter and has a cursor.

@@ -159,6 +159,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
+/// Two names in a path: a queue and a key of it.
+#[derive(Debug)]
+pub(super) struct Names(pub(super) String, pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Names {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((one, other)) =
+            path.map_err(|_| Error::invalid("name", "in the path is not percent-encoded UTF-8"))?;
+        let plain = |name: String| name.strip_prefix('~').map_or_else(|| name.clone(), str::to_owned);
+        Ok(Names(plain(one), plain(other)))
+    }
+}
+
 /// The parameters of a query. Each is taken once; what is left over is refused.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);

@@ -235,7 +235,7 @@ async fn attempts(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Js
     path = "/v1/jobs/{id}/logs",
     tag = "jobs",
     params(("id" = String, Path, format = "uuid")),
-    responses((status = 200, description = "The newest 1,000 lines of each attempt.", body = Logs))
+    responses((status = 200, description = "The newest 1,000 lines of each attempt, and of these the newest 8 MiB.", body = Logs))
 )]
 async fn logs(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Json<Logs>, Refusal> {
     let lines = state.store().logs(id).await?;

@@ -71,7 +71,7 @@ async fn claim(State(state): State<ApiState>, Body(claim): Body<Claim>) -> Resul
         }
         tokio::select! {
             () = hint(&mut wakes, &request) => {}
-            () = tokio::time::sleep_until((now + POLL).min(until)) => {}
+            () = tokio::time::sleep_until((now + granted.again_in.map_or(POLL, |again_in| again_in.min(POLL))).min(until)) => {}
             () = state.stopping.cancelled() => {}
         }
     }
@@ -81,6 +81,8 @@ async fn claim(State(state): State<ApiState>, Body(claim): Body<Claim>) -> Resul
 #[derive(Debug)]
 struct Granted {
     jobs: Vec<Claimed>,
+    /// After how long time alone will open a gate.
+    again_in: Option<Duration>,
     /// Whether more was wanted than an answer holds.
     cut: bool,
 }
@@ -90,6 +92,8 @@ impl Granted {
         #[derive(Serialize)]
         struct Rest {
             waited: Span,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            again_in: Option<Span>,
             #[serde(skip_serializing_if = "std::ops::Not::not")]
             cut: bool,
         }
@@ -103,7 +107,7 @@ impl Granted {
         };
         // Whole milliseconds, and none too many.
         let waited = Duration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
-        let rest = Rest { waited: waited.into(), cut: self.cut };
+        let rest = Rest { waited: waited.into(), again_in: self.again_in.map(Span::from), cut: self.cut };
         Ok(bounded::answer("jobs", self.jobs, |claimed| Some(Job::from(claimed)), &rest, room))
     }
 }
@@ -126,7 +130,7 @@ async fn claim_for_caller(state: &ApiState, request: ClaimRequest) -> Result<Gra
 /// Claims a few jobs at a time until there are enough, no more, or as many bytes as an answer holds.
 async fn claim_in_steps(store: &dyn Store, mut request: ClaimRequest, step: usize) -> Result<Granted, Error> {
     let wanted = request.limit;
-    let mut granted = Granted { jobs: Vec::new(), cut: false };
+    let mut granted = Granted { jobs: Vec::new(), again_in: None, cut: false };
     let mut bytes = 0;
     loop {
         request.limit = step.min(wanted - granted.jobs.len());
@@ -141,7 +145,8 @@ async fn claim_in_steps(store: &dyn Store, mut request: ClaimRequest, step: usiz
         };
         let all = claimed.len() < request.limit;
         bytes += claimed.iter().map(|claimed| bounded::bytes_of(&claimed.job)).sum::<usize>();
-        for one in &claimed {
+        granted.again_in = claimed.again_in;
+        for one in claimed.iter() {
             let queue = request.queues.iter_mut().find(|(queue, max)| *queue == one.job.spec.queue && *max > 0);
             queue.into_iter().for_each(|(_, max)| *max -= 1);
         }

@@ -8,6 +8,7 @@ mod acts;
 mod attention;
 mod bounded;
 mod contents;
+mod control;
 pub(crate) mod error;
 mod errors;
 mod events;
@@ -23,6 +24,7 @@ mod operations;
 mod policies;
 mod pulse;
 mod queues;
+mod reload;
 pub mod roles;
 mod schedules;
 mod series;
@@ -44,6 +46,7 @@ pub use error::{Refusal, problem_response};
 pub use extract::Caller;
 pub use me::{About, Standing};
 pub use openapi::document;
+pub use reload::{Reload, Reloads, Reread};
 
 use self::bounded::Bounds;
 use self::operations::Registry;
@@ -59,6 +62,7 @@ pub struct ApiState {
     operations: Arc<Registry>,
     bounds: Arc<Bounds>,
     pulse: pulse::Pulse,
+    reload: Option<Reload>,
     body_bytes: usize,
 }
 
@@ -71,6 +75,7 @@ impl ApiState {
             operations: Arc::default(),
             bounds: Arc::default(),
             pulse: pulse::Pulse::default(),
+            reload: None,
             body_bytes: BODY_BYTES_DEFAULT,
         }
     }
@@ -79,6 +84,19 @@ impl ApiState {
     #[must_use]
     pub fn on(&self, client: Client) -> Self {
         ApiState { client, operations: Arc::default(), pulse: pulse::Pulse::default(), ..self.clone() }
+    }
+
+    /// The same on another client of the same caller: operations are shared.
+    #[must_use]
+    pub fn with_client(&self, client: Client) -> Self {
+        ApiState { client, ..self.clone() }
+    }
+
+    /// Lets an admin have the configuration read again.
+    #[must_use]
+    pub fn reload(mut self, reload: Reload) -> Self {
+        self.reload = Some(reload);
+        self
     }
 
     /// Ends long polls, streams and bulk work when this token is cancelled.
@@ -129,6 +147,7 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(operations::routes())
         .merge(leases::routes())
         .merge(queues::routes())
+        .merge(control::routes())
         .merge(workflows::routes())
         .merge(schedules::routes())
         .merge(firings::routes())
@@ -136,6 +155,7 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(pulse::routes())
         .merge(policies::routes())
         .merge(system::routes())
+        .merge(reload::routes())
         .merge(me::routes())
         .merge(series::routes())
         .merge(numbers::routes())

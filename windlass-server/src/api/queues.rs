@@ -8,15 +8,17 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{Act, Filter, Operation, PAGE_MAX, QueueRecord, Target, WorkerReport as StoredReport};
+use windlass::store::{
+    Act, Filter, Operation, PAGE_MAX, QueueRecord, Target, WorkerRecord, WorkerReport as StoredReport,
+};
 use windlass::{Error, QueueName, State as JobState};
 
-use super::ApiState;
 use super::acting::{Acting, ByParams};
 use super::error::Refusal;
 use super::extract::{Body, Name, Query};
 use super::operations;
 use super::roles::{Role, needs};
+use super::{ApiState, bounded};
 use crate::wire::{
     CLAIM_NAMES_MAX, Changed, NewOperation, OperationState, OperationStatus, Queue, QueuePage, WorkerReport, Workers,
 };
@@ -152,7 +154,13 @@ async fn purge(acting: Acting, Name(name): Name) -> Result<Response, Refusal> {
 )]
 async fn workers(State(state): State<ApiState>) -> Result<Json<Workers>, Refusal> {
     let workers = state.store().workers().await?;
-    Ok(Json(Workers { items: workers.iter().map(Into::into).collect() }))
+    let mut bytes = 0;
+    let fits = |worker: &&WorkerRecord| {
+        bytes += bounded::bytes_of_worker(worker);
+        bytes <= bounded::ANSWER_BYTES_MAX
+    };
+    let items: Vec<_> = workers.iter().take_while(fits).map(Into::into).collect();
+    Ok(Json(Workers { left_out: workers.len() - items.len(), items }))
 }
 
 /// A worker says that it lives and what it serves

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -10,10 +10,13 @@ use windlass::Error;
 use windlass::store::{CALL_MAX, Upkeep as StoredUpkeep};
 
 use super::error::Refusal;
-use super::extract::MaybeBody;
+use super::extract::{Body, MaybeBody};
 use super::roles::{Role, needs};
 use super::{ApiState, openapi};
-use crate::wire::{Findings, Now, Totals, Upkeep, UpkeepReport};
+use crate::wire::{Findings, Now, Owner, Totals, Upkeep, UpkeepReport};
+
+/// Longest name of an owner, in characters.
+const OWNER_CHARS_MAX: usize = 100;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
@@ -21,6 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(needs(Role::Read, routes!(stats)))
         .routes(needs(Role::Admin, routes!(upkeep)))
         .routes(needs(Role::Admin, routes!(check)))
+        .routes(needs(Role::Admin, routes!(own)))
         .routes(needs(Role::Read, routes!(describe)))
 }
 
@@ -81,6 +85,27 @@ async fn upkeep(
 )]
 async fn check(State(state): State<ApiState>) -> Result<Json<Findings>, Refusal> {
     Ok(Json(Findings { items: state.store().check().await? }))
+}
+
+/// Mark a store as a command's own
+///
+/// For commands that settle and remove jobs by themselves, such as a benchmark. A store that somebody else has used is
+/// refused.
+#[utoipa::path(
+    post,
+    path = "/v1/owner",
+    tag = "store",
+    request_body = Owner,
+    responses((status = 204, description = "The store is the command's own."))
+)]
+async fn own(State(state): State<ApiState>, Body(asked): Body<Owner>) -> Result<StatusCode, Refusal> {
+    let length = asked.owner.chars().count();
+    if !(1..=OWNER_CHARS_MAX).contains(&length) {
+        let problem = format!("must have 1 to {OWNER_CHARS_MAX} characters, has {length}");
+        return Err(Error::invalid("owner", problem).into());
+    }
+    state.store().own(&asked.owner).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// This description

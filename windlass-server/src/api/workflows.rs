@@ -149,7 +149,8 @@ async fn graph(
     Id(id): Id<WorkflowId>,
     mut query: Query,
 ) -> Result<Json<Graph>, Refusal> {
-    let fold = query.number("fold", 1..=BATCH_MAX as u64, u64::MAX >> 1)?;
+    let most = BATCH_MAX as u64;
+    let fold = query.number("fold", 1..=most, most)?;
     query.done()?;
     state.client().workflow(id).await?;
     let filter = Filter { workflow: Some(id), ..Filter::default() };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use windlass::store::{self, MemoryStore, PostgresOptions, PostgresStore, SqliteUrl, Store};
+use windlass::store::{self, Keyring, MemoryStore, PostgresOptions, PostgresStore, SqliteUrl, Store};
 use windlass::store::{SqliteOptions, SqliteStore};
 use windlass::{Client, Error, Policies};
 
 use super::exit::{self, End, Exit};
 use super::output::{Out, OutputArgs, say};
-use crate::remote::HttpStore;
+use crate::remote::{ClientTls, HttpStore};
 use crate::serve::config::{Whereabouts, policies_in, whereabouts_in};
 
 /// The server that is asked unless another or a store is named.
@@ -30,7 +30,7 @@ pub(crate) struct Reach {
     /// Or ask this server; http://127.0.0.1:7654 unless named [env: WINDLASS_SERVER]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     server: Option<String>,
-    /// Read settings from this file, see docs/configuration.md [env: WINDLASS_CONFIG]
+    /// Settings from this file, see docs/configuration.md [env: WINDLASS_CONFIG]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
 }
@@ -159,6 +159,14 @@ impl Reach {
         }
     }
 
+    /// What payloads in a store are encrypted with.
+    fn keys(&self) -> Result<Option<Keyring>, End> {
+        match self.config() {
+            Some(_) => Ok(self.whereabouts()?.keys),
+            None => crate::keys::in_force(None, None).map_err(|error| End::usage(format!("{error:#}"))),
+        }
+    }
+
     /// The URL of a store, for what cannot be done through a server.
     pub(crate) fn store_url(&self, what: &str) -> Result<String, End> {
         match self.place()? {
@@ -182,7 +190,7 @@ impl Reach {
         let place = self.place()?;
         let mut server = None;
         let store: Arc<dyn Store> = match &place {
-            Place::Store(url) => open_store(url, missing).await?,
+            Place::Store(url) => crate::keys::over(open_store(url, missing).await?, self.keys()?),
             Place::Server(url) => {
                 let token = self.token()?;
                 if token.is_some() && is_in_the_open(url) {
@@ -191,7 +199,7 @@ impl Reach {
                         place.shown()
                     ));
                 }
-                Arc::new(server.insert(HttpStore::connect(url, token)?).clone())
+                Arc::new(server.insert(HttpStore::connect_with(url, token, client_tls()?)?).clone())
             }
         };
         let now = first_answer(&*store, &place).await.map_err(|error| unreached(error, &place))?;
@@ -207,6 +215,21 @@ impl Reach {
             place,
         })
     }
+}
+
+/// The certificates that the environment names: `WINDLASS_TLS_CA`, `WINDLASS_TLS_CERT` and `WINDLASS_TLS_KEY` are files.
+fn client_tls() -> Result<ClientTls, End> {
+    let read = |name: &str| {
+        let path = set(name)?;
+        Some(std::fs::read(&path).map_err(|error| End::usage(format!("{name}: cannot read {path}: {error}"))))
+    };
+    let authorities = read("WINDLASS_TLS_CA").transpose()?;
+    let identity = match (read("WINDLASS_TLS_CERT").transpose()?, read("WINDLASS_TLS_KEY").transpose()?) {
+        (Some(cert), Some(key)) => Some([cert, b"\n".to_vec(), key].concat()),
+        (None, None) => None,
+        _ => return Err(End::usage("WINDLASS_TLS_CERT and WINDLASS_TLS_KEY go together".to_owned())),
+    };
+    Ok(ClientTls { authorities, identity })
 }
 
 /// Whether what is sent to this server leaves the machine without TLS.

@@ -2,7 +2,7 @@
 
 use windlass::Timestamp;
 use windlass::job::{DependencyKind, DependsOn};
-use windlass::job::{JobRecord, Payload};
+use windlass::job::{JobRecord, Payload, ReasonKind};
 use windlass::schedule::ScheduleRecord;
 
 use super::rows::{failure, reason_name, timing};
@@ -76,6 +76,7 @@ pub(crate) fn job(job: &JobRecord, now: Timestamp, wide: bool) -> String {
     }
     related(job, &mut lines);
     lines.maybe("key", options.idempotency.as_ref().map(|key| clean_lines(&key.key)));
+    lines.maybe("key", options.key.as_deref().map(clean_lines));
     lines.maybe("correlation id", options.correlation_id.as_deref().map(clean_lines));
     lines.maybe("callback", options.callback_url.as_deref().map(clean_lines));
     for (key, value) in &options.tags {
@@ -103,6 +104,7 @@ fn related(job: &JobRecord, lines: &mut Lines) {
     lines.maybe("workflow", job.workflow_id.map(|id| id.to_string()));
     lines.maybe("schedule", job.firing.as_ref().map(|firing| format!("{} for {}", firing.schedule, firing.slot)));
     lines.maybe("spawned by", job.spawned_by.map(|id| id.to_string()));
+    lines.maybe("submitted by", job.spec.options.submitted_by.as_deref().map(clean_lines));
     lines.maybe("clone of", job.spec.options.cloned_from.map(|id| id.to_string()));
     for dependency in &job.spec.depends_on {
         if let DependsOn::Job(id) = dependency.on {
@@ -129,7 +131,8 @@ fn reason(reason: &windlass::job::Reason) -> String {
         text.push_str(&format!(", {said}"));
     }
     if let Some(cause) = reason.cause {
-        text.push_str(&format!(", because of job {cause}"));
+        let link = if reason.kind == ReasonKind::Replaced { "by" } else { "because of" };
+        text.push_str(&format!(", {link} job {cause}"));
     }
     text
 }

@@ -49,16 +49,16 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "WHEN", value_parser = parse::when)]
     ended_before: Option<When>,
     /// Ended since this time or age
-    #[arg(long, value_name = "WHEN", value_parser = parse::when)]
+    #[arg(long, value_name = "WHEN", value_parser = parse::when, hide = true)]
     ended_after: Option<When>,
     /// In the same state since before this time or age
-    #[arg(long, value_name = "WHEN", value_parser = parse::when)]
+    #[arg(long, value_name = "WHEN", value_parser = parse::when, hide = true)]
     changed_before: Option<When>,
     /// Dead of this fault; `windlass errors` lists them
     #[arg(long, value_name = "FINGERPRINT")]
     fingerprint: Option<Fingerprint>,
     /// Running on this worker
-    #[arg(long, value_name = "WORKER", value_parser = parse::worker)]
+    #[arg(long, value_name = "WORKER", value_parser = parse::worker, hide = true)]
     worker: Option<WorkerId>,
     /// With this idempotency key
     #[arg(long, value_name = "KEY")]

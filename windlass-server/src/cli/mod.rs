@@ -18,6 +18,7 @@ mod errors;
 mod exit;
 mod exported;
 mod filter;
+mod flow;
 mod ids;
 mod interrupt;
 mod job_args;
@@ -183,7 +184,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::DemoFill(arguments) => demo_fill::run(reach, arguments).await,
         Command::DemoWorker(arguments) => run::demo_worker(reach, arguments).await,
         Command::Run(arguments) => run::run(reach, arguments).await,
-        Command::Token(command) => token::run(command),
+        Command::Token(command) => token::run(reach, command).await,
         Command::Worker(arguments) => worker::run(reach, arguments).await,
         Command::Version => {
             println!("windlass {}", env!("CARGO_PKG_VERSION"));

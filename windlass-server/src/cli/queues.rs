@@ -6,6 +6,7 @@ use windlass::{Error, QueueName, State};
 
 use super::bulk::{self, HowArgs};
 use super::connect::{Reach, Session, user};
+use super::flow;
 use super::output::{OutputArgs, say};
 use super::parse;
 
@@ -47,6 +48,19 @@ enum Command {
         #[arg(value_name = "QUEUE", required = true, value_parser = parse::queue)]
         queues: Vec<QueueName>,
     },
+    /// Show, set or clear the flow control of a queue
+    #[command(
+        after_help = "Examples:\n  windlass queues control mail --running 50 --rate 100/s --each-key-running 3 --fair\n  windlass queues control mail --clear"
+    )]
+    Control(Box<flow::ControlArgs>),
+    /// List the keys of a controlled queue and how each stands
+    #[command(after_help = "Example:\n  windlass queues keys mail --blocked")]
+    Keys(flow::KeysArgs),
+    /// Limit, hold or resume one key of a controlled queue
+    #[command(
+        after_help = "Examples:\n  windlass queues key mail acme --running 10 --weight 5\n  windlass queues key mail acme --hold 5m"
+    )]
+    Key(flow::KeyArgs),
     /// Cancel every job of a queue that nobody has claimed
     #[command(after_help = "Example:\n  windlass queues purge mail --dry-run")]
     Purge {
@@ -65,6 +79,9 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         Command::Get { queue } => session.out.one(&find(&session, &queue).await?),
         Command::Pause { queues } => set_paused(&session, &queues, true).await,
         Command::Resume { queues } => set_paused(&session, &queues, false).await,
+        Command::Control(arguments) => flow::control(&session, *arguments).await,
+        Command::Keys(arguments) => flow::keys(&session, arguments).await,
+        Command::Key(arguments) => flow::key(&session, arguments).await,
         Command::Purge { queue, how } => purge(&session, queue, how).await,
     }
 }

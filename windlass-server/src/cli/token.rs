@@ -4,18 +4,29 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
+use windlass::store::Keyring;
 use windlass::{JobType, QueueName};
 
+use super::connect::Reach;
+use super::output::OutputArgs;
 use crate::api::roles::Role;
+use crate::keys::VARIABLE;
+use crate::remote::HttpStore;
 use crate::serve::Bounds;
 use crate::serve::config::{duration, token_lines};
 use crate::serve::guard::new_token;
 use crate::serve::webhook::Secret;
+use crate::wire::Reloaded;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a token; it is printed once and kept nowhere
     New(New),
+    /// Let a server read the tokens of its configuration again, as SIGHUP does
+    #[command(after_help = "Example:\n  windlass token reload --server https://jobs.example.com")]
+    Reload(Reload),
+    /// Make a key to encrypt payloads with; it is printed once and kept nowhere
+    Key(Key),
     /// Make a secret to sign webhooks with
     Webhook,
 }
@@ -39,6 +50,19 @@ pub(crate) struct New {
     expires_in: Option<Duration>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Key {
+    /// What it is called in what it encrypts, such as 2026-11
+    #[arg(long)]
+    name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
 fn queue(text: &str) -> windlass::Result<QueueName> {
     QueueName::new(text)
 }
@@ -47,8 +71,21 @@ fn job_type(text: &str) -> windlass::Result<JobType> {
     JobType::new(text)
 }
 
-pub(crate) fn run(command: Command) -> anyhow::Result<()> {
+pub(crate) async fn run(reach: &Reach, command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Reload(reload) => {
+            let session = reach.open(&reload.output).await?;
+            let store: &dyn std::any::Any = session.store().as_ref();
+            let Some(server) = store.downcast_ref::<HttpStore>() else {
+                let problem = "tokens are a server's: name one with --server, or send SIGHUP to its process";
+                return Err(windlass::Error::invalid("server", problem).into());
+            };
+            let tokens = server.reload_tokens().await?;
+            match session.out.is_table() {
+                true => session.out.line(format!("{tokens} tokens are in force"))?,
+                false => session.out.json(&Reloaded { tokens })?,
+            }
+        }
         Command::New(new) => {
             let name = new.name.unwrap_or_else(|| new.role.to_string());
             let plain = name.chars().count() <= 100 && !name.chars().any(char::is_control) && !name.is_empty();
@@ -62,6 +99,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
             };
             let bounds = Bounds { queues: new.queues, types: new.types };
             print!("{}", token_lines(&name, new.role, &hash, &bounds, expires));
+        }
+        Command::Key(key) => {
+            println!("{}\n", Keyring::new_key(&key.name)?);
+            println!("Without it, what it encrypts is lost: keep a copy apart from the store and its backups.");
+            println!(
+                "Put it before older keys, a line for each, into the file that `encryption.keys_file` names, or into"
+            );
+            println!("{VARIABLE}, with commas between, of every server and worker that opens the store itself.");
         }
         Command::Webhook => {
             let secret = Secret::create()?;

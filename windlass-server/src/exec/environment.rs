@@ -5,7 +5,14 @@ use std::ffi::OsString;
 use tokio::process::Command;
 
 /// Windlass's own secrets: a program that runs jobs needs none of them.
-const SECRETS: [&str; 4] = ["WINDLASS_TOKEN", "WINDLASS_STORE", "WINDLASS_CONFIG", "WINDLASS_WEBHOOK_SECRETS"];
+const SECRETS: [&str; 6] = [
+    "WINDLASS_TOKEN",
+    "WINDLASS_STORE",
+    "WINDLASS_CONFIG",
+    "WINDLASS_WEBHOOK_SECRETS",
+    "WINDLASS_ENCRYPTION_KEYS",
+    "WINDLASS_TLS_KEY",
+];
 /// What is left of a clean environment: where programs are, who runs them, and how they speak.
 const PLAIN: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"];
 

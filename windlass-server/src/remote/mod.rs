@@ -34,9 +34,34 @@ pub struct HttpStore {
 struct Inner {
     base: Url,
     token: Option<String>,
+    tls: ClientTls,
     http: reqwest::Client,
     wakes: broadcast::Sender<Wake>,
     listener: Mutex<Option<AbortHandle>>,
+}
+
+/// What a client trusts and shows beyond what is usual: for a private authority, and for servers that ask for a certificate.
+#[derive(Clone, Default)]
+pub struct ClientTls {
+    /// Certificates of authorities to trust beside the system's, in PEM.
+    pub authorities: Option<Vec<u8>>,
+    /// The certificate to show and its key, in PEM.
+    pub identity: Option<Vec<u8>>,
+}
+
+impl ClientTls {
+    fn onto(&self, mut builder: reqwest::ClientBuilder) -> Result<reqwest::ClientBuilder> {
+        if let Some(pem) = &self.authorities {
+            let unreadable = |_| Error::invalid("tls authorities", "hold no certificate in PEM");
+            let authorities = reqwest::Certificate::from_pem_bundle(pem).map_err(unreadable)?;
+            builder = builder.tls_certs_merge(authorities);
+        }
+        if let Some(pem) = &self.identity {
+            let unreadable = |_| Error::invalid("tls identity", "is no certificate with its key, in PEM");
+            builder = builder.identity(reqwest::Identity::from_pem(pem).map_err(unreadable)?);
+        }
+        Ok(builder)
+    }
 }
 
 impl HttpStore {
@@ -44,17 +69,21 @@ impl HttpStore {
     ///
     /// Nothing is sent yet: the first call finds out whether the server is there.
     pub fn connect(url: &str, token: Option<String>) -> Result<Self> {
+        HttpStore::connect_with(url, token, ClientTls::default())
+    }
+
+    /// The same with certificates of the caller's own.
+    pub fn connect_with(url: &str, token: Option<String>, tls: ClientTls) -> Result<Self> {
         let base = base(url)?;
         // Another part of the process may have chosen already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
+        let builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| Error::store("set up the HTTP client", error))?;
+            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
+        let http = tls.onto(builder)?.build().map_err(|error| Error::store("set up the HTTP client", error))?;
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
-        let inner = Inner { base, token, http, wakes, listener: Mutex::new(None) };
+        let inner = Inner { base, token, tls, http, wakes, listener: Mutex::new(None) };
         Ok(HttpStore { inner: Arc::new(inner), asks_for_upkeep: true })
     }
 
@@ -75,6 +104,13 @@ impl HttpStore {
             Err(Error::NotFound { .. } | Error::InvalidArgument { .. }) => Ok(windlass::Policies::default()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Lets the server read its tokens again; gives how many are in force.
+    pub async fn reload_tokens(&self) -> Result<usize> {
+        let call = self.write("reload the tokens", reqwest::Method::POST, &["tokens", "reload"]);
+        let reloaded: crate::wire::Reloaded = call.answer().await?;
+        Ok(reloaded.tokens)
     }
 
     /// The server's URL, without a token.

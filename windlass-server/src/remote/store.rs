@@ -7,16 +7,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use reqwest::Method;
 use tokio::sync::broadcast;
+use windlass::flow::{Change, ControlEdit, ControlRecord, GateName, KeyRecord};
 use windlass::job::{AttemptRecord, Explanation, LeaseKey, LogLine, Settlement, Stale};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, CALL_MAX, ClaimRequest, Claimed, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
-    JobEvent, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX, Page, QueueRecord, Sample, SampleStep,
-    Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Totals, Upkeep, UpkeepReport, Wake, WorkerRecord,
-    WorkerReport,
+    ActRecord, CALL_MAX, ClaimRequest, Claims, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
+    JobEvent, KeyQuery, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX, Page, QueueRecord, Sample,
+    SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Totals, Upkeep, UpkeepReport, Wake,
+    WorkerRecord, WorkerReport,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
-use windlass::{Error, JobId, JobRecord, QueueName, Result, Timestamp, WorkflowId};
+use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp, WorkflowId};
 
 use super::HttpStore;
 use super::call::Call;
@@ -56,14 +57,15 @@ impl Store for HttpStore {
         answer.into_stored(count)
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         let claim = wire::Claim::from(request);
         if claim.max == 0 || claim.queues.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Claims::default());
         }
         let call = self.write("claim jobs", Method::POST, &["claims"]).json(&claim)?;
         let answer: wire::ClaimAnswer = call.answer().await?;
-        answer.jobs.into_iter().map(wire::Job::into_claimed).collect()
+        let jobs = answer.jobs.into_iter().map(wire::Job::into_claimed).collect::<Result<_>>()?;
+        Ok(Claims { jobs, again_in: answer.again_in.map(|again_in| again_in.0) })
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
@@ -101,6 +103,11 @@ impl Store for HttpStore {
             }
         }
         Ok(answers)
+    }
+
+    async fn own(&self, owner: &str) -> Result<()> {
+        let owner = wire::Owner { owner: owner.to_owned() };
+        self.write("mark the store", Method::POST, &["owner"]).json(&owner)?.done().await
     }
 
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
@@ -256,6 +263,63 @@ impl Store for HttpStore {
         }
     }
 
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        let queue = edit.queue.as_str();
+        let call = |method, path: &[&str]| {
+            let path = [&["queues", queue], path].concat();
+            self.write("control a queue", method, &path).maybe("by", by)
+        };
+        let held = |time: &Option<Duration>, job_type: Option<&JobType>| wire::HoldGate {
+            time: time.map(wire::Span::from),
+            job_type: job_type.map(ToString::to_string),
+        };
+        let call = match &edit.change {
+            Change::Put { control, version, from_code } => {
+                let body = wire::Control::of(control, *from_code);
+                call(Method::PUT, &["control"]).if_match(*version).json(&body)?
+            }
+            Change::Clear { version } => call(Method::DELETE, &["control"]).if_match(*version),
+            Change::PutKey { key, limit } => call(Method::PUT, &["keys", key]).json(&wire::FlowLimit::from(*limit))?,
+            Change::ClearKey { key } => call(Method::DELETE, &["keys", key]),
+            Change::Hold { gate: GateName::Key(key), time } => {
+                call(Method::POST, &["keys", key, "hold"]).json(&held(time, None))?
+            }
+            Change::Hold { gate: GateName::Queue, time } => call(Method::POST, &["hold"]).json(&held(time, None))?,
+            Change::Hold { gate: GateName::Type(job_type), time } => {
+                call(Method::POST, &["hold"]).json(&held(time, Some(job_type)))?
+            }
+            Change::Resume { key } => call(Method::POST, &["keys", key, "resume"]),
+        };
+        call.done().await?;
+        self.controlled(&edit.queue).await
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        let call = self.get("read the control of a queue", &["queues", queue.as_str(), "control"]);
+        match call.answer::<wire::Controlled>().await {
+            Ok(controlled) => Ok(Some(controlled.try_into()?)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        let queue = query.queue.as_str();
+        if let Some(key) = &query.key {
+            let found = self.get("read a key", &["queues", queue, "keys", key]).answer::<wire::FlowKey>().await;
+            let items = match found {
+                Ok(found) => vec![KeyRecord::try_from(found)?],
+                Err(Error::NotFound { what: "key", .. }) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            return Ok(Page { items, next: None });
+        }
+        let call = paged(self.get("list keys", &["queues", queue, "keys"]), query.after.as_ref(), query.limit);
+        let page: wire::FlowKeyPage = call.maybe("blocked", query.blocked.then_some("true")).answer().await?;
+        let items = page.items.into_iter().map(KeyRecord::try_from).collect::<Result<_>>()?;
+        Ok(Page { items, next: page.next_cursor.map(Cursor) })
+    }
+
     async fn announce(&self, worker: &WorkerReport) -> Result<()> {
         let report = wire::WorkerReport::from(worker);
         self.write("announce a worker", Method::POST, &["workers"]).json(&report)?.done().await
@@ -322,7 +386,7 @@ impl Store for HttpStore {
 
     /// A client of its own: one that was made on another runtime stops when that one is blocked.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
-        let own = HttpStore::connect(self.url(), self.inner.token.clone())?;
+        let own = HttpStore::connect_with(self.url(), self.inner.token.clone(), self.inner.tls.clone())?;
         Ok(Some(Arc::new(own)))
     }
 

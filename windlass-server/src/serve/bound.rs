@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
 use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobSpec, LogLine, Settlement};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, ClaimRequest, Claimed, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, Layer,
-    ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Sample, SampleStep, ScheduleEdit,
+    ActRecord, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, KeyQuery,
+    Layer, ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Sample, SampleStep, ScheduleEdit,
     ScheduleEdited, Settled, Store, Target,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
@@ -173,7 +174,12 @@ impl Layer for Bound {
         self.inner.insert(submission).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn own(&self, owner: &str) -> Result<()> {
+        self.whole("marks")?;
+        self.inner.own(owner).await
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         for (queue, _) in &request.queues {
             if queue.as_str().starts_with(SYSTEM) && !self.bounds.queues.contains(queue) {
                 let why = format!("the queue {queue} is the system's own: a token that names it may claim from it");
@@ -192,6 +198,24 @@ impl Layer for Bound {
             None => request.types = Some(self.bounds.types.clone()),
         }
         self.inner.claim(&request).await
+    }
+
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        narrowed("queue", Some(edit.queue.clone()), &self.bounds.queues)?;
+        if !self.bounds.types.is_empty() {
+            return self.whole("controls").map(|()| None);
+        }
+        self.inner.control(edit, by).await
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        narrowed("queue", Some(queue.clone()), &self.bounds.queues)?;
+        self.inner.controlled(queue).await
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        narrowed("queue", Some(query.queue.clone()), &self.bounds.queues)?;
+        self.inner.keys(query).await
     }
 
     /// The lease token is what allows it; what a settlement starts is a submission like any other.

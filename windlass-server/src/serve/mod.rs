@@ -35,16 +35,16 @@ pub use self::bound::Bounds;
 use self::bound::Bound;
 use self::config::{Given, Settings};
 use self::demo::Demo;
-use self::guard::{Apis, Guard};
+use self::guard::{Apis, Guard, Seen};
 use self::health::Health;
 use self::metrics::Exporter;
 use self::presence::Presence;
 use self::recorder::Recorder;
-use self::signals::Signals;
+use self::signals::{Asked, Signals};
 use self::tls::Tls;
 use self::webhook::{Deliverer, SystemLookup};
 use self::words::Started;
-use crate::api::{self, ApiState};
+use crate::api::{self, ApiState, Reload, Reloads, Reread};
 use crate::marked::{self, Owner};
 
 /// How often measured distributions are folded together.
@@ -57,9 +57,19 @@ const FOLD_EVERY: Duration = Duration::from_secs(5);
 pub async fn run(given: Given, settings: Settings, demo: Option<u64>) -> anyhow::Result<bool> {
     let mut signals = Signals::listen()?;
     Settings::warn(&given);
-    let server = Server::start(settings, demo).await?;
+    let mut server = Server::start(settings, demo).await?;
     server.started().say();
-    signals.next_rereading(|| server.reread(&given)).await;
+    loop {
+        tokio::select! {
+            asked = signals.next_or_reread() => match asked {
+                Asked::Stop => break,
+                Asked::Reread => drop(server.reread(&given)),
+            },
+            Some(answer) = server.reloads.recv() => {
+                let _ = answer.send(server.reread(&given));
+            }
+        }
+    }
     words::say_stopping(server.running());
     let in_order = tokio::select! {
         biased;
@@ -87,6 +97,7 @@ struct Server {
     demo: Option<Demo>,
     guard: Arc<Guard>,
     tls: Option<Arc<Tls>>,
+    reloads: Reloads,
 }
 
 impl Server {
@@ -101,6 +112,8 @@ impl Server {
                 opened.with_context(|| format!("cannot open {}", settings.store_shown()))?
             }
         };
+        // A demonstration has nothing to hide, and a second process that works on the same store.
+        let store = crate::keys::over(store, settings.keys.clone().filter(|_| seed.is_none()));
         let client = Client::with_store(Arc::clone(&store));
         let client = client.limits(Limits::with_payload_bytes(settings.limits.payload_bytes)?);
         let client = client.policies(settings.policies.clone());
@@ -110,7 +123,8 @@ impl Server {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         let health = Health::new(Arc::clone(&store), stopping.clone());
         let exporter = Exporter::new(handle, Arc::clone(&store));
-        let apis = apis(&client, &settings, &stopping);
+        let (reload, reloads) = Reload::new();
+        let apis = apis(&client, &settings, &stopping, reload);
         // It ends by itself when the server stops.
         tokio::spawn(Recorder::default().run(Arc::clone(&store), stopping.clone()));
         let guard = Arc::new(Guard::new(&settings, apis, health, exporter, stopping.clone())?);
@@ -147,6 +161,7 @@ impl Server {
             demo,
             guard,
             tls,
+            reloads,
             settings,
         })
     }
@@ -167,14 +182,16 @@ impl Server {
     }
 
     /// Takes the tokens of the configuration as it is now. A configuration that is no good changes nothing.
-    fn reread(&self, given: &Given) {
+    fn reread(&self, given: &Given) -> Reread {
         if let Some(tls) = &self.tls {
             tls.reread();
         }
         match Settings::new(given.clone()) {
             // Without a token anybody may do everything: not by a slip in a file.
             Ok(read) if read.tokens.is_empty() && self.guard.asks_for_tokens() => {
-                tracing::error!("the configuration has no token any more; those from before stay in force");
+                let why = "the configuration has no token any more; those from before stay in force";
+                tracing::error!("{why}");
+                Err(why.to_owned())
             }
             Ok(read) => {
                 let tokens = read.tokens.iter().count();
@@ -183,11 +200,13 @@ impl Server {
                     tokens,
                     "the configuration was read again; tokens are in force, the rest at the next start"
                 );
+                Ok(tokens)
             }
-            Err(error) => tracing::error!(
-                error = format!("{error:#}"),
-                "the configuration cannot be read again; what was in force stays so"
-            ),
+            Err(error) => {
+                let why = "the configuration cannot be read again; what was in force stays so";
+                tracing::error!(error = format!("{error:#}"), "{why}");
+                Err(format!("{why}; the server's log says more"))
+            }
         }
     }
 
@@ -221,17 +240,21 @@ impl Server {
 }
 
 /// The API on the store itself, and on what a token sees of it.
-fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken) -> Apis {
+fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken, reload: Reload) -> Apis {
     // Only what comes over the API: workers of this process are counted where they run.
     let presence = Presence::over(Arc::clone(client.store()));
     let (limits, policies) = (*client.limits_in_force(), settings.policies.clone());
     let client = Client::with_store(Arc::new(presence)).limits(limits).policies(policies);
     let state = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
-    Apis::new(api::router(state.clone()), move |bounds, hides| {
+    let state = state.reload(reload);
+    Apis::new(api::router(state.clone()), move |&Seen { name, whole, bounds, hides }| {
+        if whole {
+            return api::router(state.with_client(client.clone().submitted_by(name)));
+        }
         let seen = Bound { inner: Arc::clone(client.store()), bounds: bounds.clone(), hides };
         let (limits, policies) = (*client.limits_in_force(), client.policies_in_force().clone());
-        let state = state.on(Client::with_store(Arc::new(seen)).limits(limits).policies(policies));
-        api::router(state)
+        let client = Client::with_store(Arc::new(seen)).limits(limits).policies(policies);
+        api::router(state.on(client.submitted_by(name)))
     })
 }
 

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use windlass::job::{LeaseKey, Settlement, WorkerId};
 use windlass::observe;
 use windlass::store::{
-    ClaimRequest, Claimed, Extended, Layer, ServedQueue, Settled, Store, WorkerRecord, WorkerReport,
+    ClaimRequest, Claimed, Claims, Extended, Layer, ServedQueue, Settled, Store, WorkerRecord, WorkerReport,
 };
 use windlass::{JobId, JobType, QueueName, Result};
 
@@ -251,7 +251,7 @@ impl Layer for Presence {
         &self.inner
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         self.greet(request).await;
         let claimed = self.inner.claim(request).await?;
         self.note_claimed(request, &claimed);

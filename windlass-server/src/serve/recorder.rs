@@ -111,7 +111,7 @@ fn sampled(lanes: &[LaneRecord], mut durations: BTreeMap<Names, Durations>) -> V
     if let (false, Ok(queue), Ok(job_type)) = (others.is_empty(), QueueName::new(OTHER), JobType::new(OTHER)) {
         let (mut sum, mut seen) = (LaneRecord::new(queue, job_type), Durations::default());
         for lane in others {
-            add(&mut sum, lane);
+            sum.add(lane);
             let other = of(lane);
             for (histogram, more) in [(&mut seen.waits, other.waits), (&mut seen.runs, other.runs)] {
                 more.into_iter().for_each(|(number, count)| *histogram.entry(number).or_default() += count);
@@ -120,16 +120,6 @@ fn sampled(lanes: &[LaneRecord], mut durations: BTreeMap<Names, Durations>) -> V
         samples.push(sample(sum, seen));
     }
     samples
-}
-
-fn add(sum: &mut LaneRecord, lane: &LaneRecord) {
-    sum.at_least |= lane.at_least;
-    sum.accepted += lane.accepted;
-    sum.retried += lane.retried;
-    sum.lost += lane.lost;
-    for (sum, count) in sum.states.iter_mut().zip(lane.states).chain(sum.ended.iter_mut().zip(lane.ended)) {
-        *sum += count;
-    }
 }
 
 #[cfg(test)]

@@ -39,14 +39,21 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one that asks to stop, and calls `reread` for each that asks to read the configuration again.
-    pub async fn next_rereading(&mut self, mut reread: impl FnMut()) {
-        loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => return,
-                _ = self.terminate.recv() => return,
-                _ = self.hangup.recv() => reread(),
-            }
+    /// Waits for the next one that asks to stop or to read the configuration again.
+    pub async fn next_or_reread(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.hangup.recv() => Asked::Reread,
         }
     }
+}
+
+/// What a signal asks of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// To stop.
+    Stop,
+    /// To read its configuration again.
+    Reread,
 }

@@ -81,9 +81,34 @@ page! {
     /// Queues, by name.
     QueuePage of Queue
 }
-list! {
-    /// The workers that live, by id.
-    Workers of Worker
+/// The workers that live, by id.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Workers {
+    /// The rows.
+    pub items: Vec<Worker>,
+    /// How many of them are left out, because the answer would become too large.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Whose a store is to be.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    /// The command.
+    #[schema(min_length = 1, max_length = 100)]
+    pub owner: String,
+}
+
+/// The configuration was read again.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Reloaded {
+    /// How many tokens are in force.
+    pub tokens: usize,
 }
 list! {
     /// The acts on many jobs that this server runs or ran, newest first.

@@ -55,6 +55,17 @@ pub(super) fn join(field: &'static str, data: Data) -> Result<Option<Payload>> {
     }
 }
 
+/// Puts together what a server read from its store. Bytes that were checked when they came in and are damaged now are
+/// taken as they are: only the handler of this one job has to cope with them, and not whoever reads a page with it.
+pub(super) fn restore(field: &'static str, data: Data) -> Result<Option<Payload>> {
+    match data {
+        Data { json: None, base64: Some(text), content_type: Some(content_type) } if content_type == JSON => {
+            Ok(Some(Payload::from_stored(None, decode(field, &text)?)))
+        }
+        data => join(field, data),
+    }
+}
+
 /// Bytes without a content type: JSON where they are.
 pub(super) fn split_bytes(bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
     match json_of(bytes) {

@@ -72,10 +72,28 @@ pub enum Because {
         #[schema(value_type = String, format = DateTime)]
         deadline: Timestamp,
     },
+    /// Its row is damaged: the claim that meets it will dead-letter it.
+    Damaged {
+        /// What cannot be read.
+        damage: String,
+    },
     /// Its queue is paused.
     Paused {
         /// The queue.
         queue: String,
+    },
+    /// A gate of its controlled queue lets nothing through.
+    Blocked {
+        /// Which: `queue mail`, `type mail.send`, `key acme`.
+        gate: String,
+        /// By what: `limit`, `rate`, `hold`, `ordered` or `halted`.
+        by: String,
+        /// What it says.
+        words: String,
+        /// When it opens, if time alone will open it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>, format = DateTime)]
+        until: Option<Timestamp>,
     },
     /// Its first run lies ahead.
     DelayedUntil {
@@ -167,7 +185,11 @@ impl From<&StoredWhy> for Because {
                 Because::Ended { state: *state, because: because.as_ref().map(Reason::from) }
             }
             StoredWhy::LifetimeOver { deadline } => Because::LifetimeOver { deadline: *deadline },
+            StoredWhy::Damaged { damage } => Because::Damaged { damage: damage.clone() },
             StoredWhy::Paused { queue } => Because::Paused { queue: queue.to_string() },
+            StoredWhy::Blocked { gate, by, words, until } => {
+                Because::Blocked { gate: gate.clone(), by: by.clone(), words: words.clone(), until: *until }
+            }
             StoredWhy::DelayedUntil { run_at } => Because::DelayedUntil { run_at: *run_at },
             StoredWhy::BackingOffUntil { run_at } => Because::BackingOffUntil { run_at: *run_at },
             StoredWhy::WaitsFor { jobs } => Because::WaitsFor { jobs: jobs.clone() },
@@ -193,7 +215,9 @@ impl Because {
                 StoredWhy::Ended { state, because: because.map(windlass::job::Reason::from) }
             }
             Because::LifetimeOver { deadline } => StoredWhy::LifetimeOver { deadline },
+            Because::Damaged { damage } => StoredWhy::Damaged { damage },
             Because::Paused { queue } => StoredWhy::Paused { queue: QueueName::new(queue)? },
+            Because::Blocked { gate, by, words, until } => StoredWhy::Blocked { gate, by, words, until },
             Because::DelayedUntil { run_at } => StoredWhy::DelayedUntil { run_at },
             Because::BackingOffUntil { run_at } => StoredWhy::BackingOffUntil { run_at },
             Because::WaitsFor { jobs } => StoredWhy::WaitsFor { jobs },

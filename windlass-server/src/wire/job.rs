@@ -126,6 +126,10 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub spawned_by: Option<JobId>,
+    /// Who submitted it, where that is known: the name of the token. Nothing changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(read_only)]
+    pub submitted_by: Option<String>,
     /// Why it is terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
@@ -233,7 +237,7 @@ pub struct Reason {
     /// In their words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For `dependency`: the job it began with.
+    /// For `dependency`: the job it began with. For `replaced`: the job in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub cause: Option<JobId>,

@@ -73,6 +73,7 @@ impl Job {
             workflow_id: job.workflow_id,
             firing: job.firing.as_ref().map(Firing::from),
             spawned_by: job.spawned_by,
+            submitted_by: job.spec.options.submitted_by.clone(),
             reason: job.reason.as_ref().map(Reason::from),
             submitted: Submitted::of(&job.spec),
             submitted_run_at,
@@ -109,12 +110,14 @@ impl TryFrom<Job> for JobRecord {
 
     fn try_from(job: Job) -> Result<Self> {
         let payload = Data { json: job.payload, base64: job.payload_base64, content_type: job.content_type };
-        let payload = data::join("payload", payload)?.unwrap_or_default();
+        let payload = data::restore("payload", payload)?.unwrap_or_default();
         let run_at = match (job.submitted_run_at, job.submitted_delay) {
             (Some(at), _) => Some(RunAt::At(at)),
             (None, delay) => delay.map(|delay| RunAt::In(delay.0)),
         };
-        let spec = Arc::new(job.submitted.stored(&job.job_type, payload, run_at)?);
+        let mut spec = job.submitted.stored(&job.job_type, payload, run_at)?;
+        spec.options.submitted_by = job.submitted_by;
+        let spec = Arc::new(spec);
         let result = Data { json: job.result, base64: job.result_base64, content_type: job.result_content_type };
         Ok(JobRecord {
             id: job.id,
@@ -137,7 +140,7 @@ impl TryFrom<Job> for JobRecord {
             lease_version: job.lease_version,
             cancel: job.cancel.map(StoredCancel::from),
             failure: job.failure.map(FailureRecord::from),
-            result: data::join("result", result)?,
+            result: data::restore("result", result)?,
             progress: job
                 .progress
                 .map(|progress| StoredProgress { fraction: progress.fraction, message: progress.message }),

@@ -71,6 +71,9 @@ pub struct ClaimAnswer {
     /// and `expires_in` after the request was sent.
     #[serde(default)]
     pub waited: Span,
+    /// After how long a gate of a controlled queue opens by time alone, if one does: ask again then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_in: Option<Span>,
     /// Whether there are fewer jobs than wanted because the answer would have become too large: claim again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,

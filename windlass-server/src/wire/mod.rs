@@ -8,6 +8,7 @@
 
 mod answer;
 mod batch;
+mod control;
 mod data;
 mod duration;
 mod explain;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use answer::*;
 pub use batch::*;
+pub use control::*;
 pub use duration::{Limit, NotADuration, Span};
 pub use explain::*;
 pub use fault::*;

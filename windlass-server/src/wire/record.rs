@@ -233,6 +233,9 @@ pub struct Event {
     /// Its type.
     #[serde(rename = "type")]
     pub job_type: String,
+    /// Who submitted the job, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
     /// For `ended`: the terminal state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::StateName>)]
@@ -448,6 +451,7 @@ impl From<&JobEvent> for Event {
             job: event.job,
             queue: event.queue.to_string(),
             job_type: event.job_type.to_string(),
+            submitted_by: event.submitted_by.clone(),
             state,
         }
     }
@@ -468,6 +472,7 @@ impl TryFrom<Event> for JobEvent {
             job: event.job,
             queue: QueueName::new(event.queue)?,
             job_type: JobType::new(event.job_type)?,
+            submitted_by: event.submitted_by,
             kind,
         })
     }

@@ -143,7 +143,9 @@ pub struct NextSlots {
 impl NewSchedule {
     /// The checked definition, under this client's limits and policies.
     pub fn check(self, client: &Client) -> Result<ScheduleSpec> {
-        self.into_spec(client.limits_in_force(), client.policies_in_force())
+        let mut spec = self.into_spec(client.limits_in_force(), client.policies_in_force())?;
+        client.sign(&mut spec.job);
+        Ok(spec)
     }
 
     fn into_spec(self, limits: &Limits, policies: &Policies) -> Result<ScheduleSpec> {

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use windlass::client::{Ended, Report};
-use windlass::job::{LeaseKey, LeaseToken, Outcome as StoredOutcome, Settlement as StoredSettlement, Stale};
+use windlass::job::{Hold, LeaseKey, LeaseToken, Outcome as StoredOutcome, Settlement as StoredSettlement, Stale};
 use windlass::store::Settled as StoredSettled;
 use windlass::{Category, Client, Error, Failure as Said, JobId, Result, State, Timestamp};
 
+use super::control::FailureHold;
 use super::data::{self, Data};
 use super::names;
 use super::new_job::NewJob;
@@ -98,6 +99,9 @@ pub struct NewFailure {
     /// Try again after this long instead of the computed backoff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Span>,
+    /// Start nothing more of the job's queue, type or key for this long, where its queue is controlled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<FailureHold>,
 }
 
 fn temporary() -> Category {
@@ -206,7 +210,7 @@ impl Settlement {
             result: json,
             result_base64: base64,
             result_content_type: content_type,
-            failure: failure.map(|failure| NewFailure::of(failure, verdict.delay)),
+            failure: failure.map(|failure| NewFailure::of(failure, verdict.delay, settlement.held())),
             snooze: verdict.delay.filter(|_| outcome == SettleOutcome::Snoozed).map(Span::from),
             spawn: NewJob::of_specs(settlement.children()),
         }
@@ -221,6 +225,10 @@ impl NewFailure {
             Said::new(self.category, self.code, self.message)
         };
         let failure = failure.with_causes(self.causes);
+        let failure = match self.hold {
+            None => failure,
+            Some(hold) => failure.hold(hold.scope, hold.time.0),
+        };
         match self.retry_after {
             None => failure,
             Some(delay) => failure.retry_after(delay.0),
@@ -228,7 +236,7 @@ impl NewFailure {
     }
 
     /// What was said, with the delay that its holder drew, so that the other side draws none.
-    fn of(failure: &Said, delay: Option<Duration>) -> Self {
+    fn of(failure: &Said, delay: Option<Duration>, hold: Option<Hold>) -> Self {
         let kept = failure.recorded(Timestamp::EPOCH);
         NewFailure {
             category: kept.category,
@@ -236,6 +244,7 @@ impl NewFailure {
             message: kept.message,
             causes: kept.causes,
             retry_after: delay.map(Span::from),
+            hold: hold.map(FailureHold::from),
         }
     }
 }

@@ -114,6 +114,25 @@ fn queues_are_paused_resumed_and_purged() {
 }
 
 #[test]
+fn queues_are_controlled_and_their_keys_limited() {
+    let bench = Bench::seeded();
+    insta::assert_snapshot!(bench.told(&[
+        &["queues", "control", "mail"],
+        &["queues", "control", "mail", "--running", "50", "--rate", "100/s", "--burst", "20", "--fair"],
+        &["queues", "control", "mail", "--running", "0"],
+        &["queues", "control", "mail", "--rate", "0/s"],
+        &["queues", "control", "mail", "--running", "2", "--each-key-running", "1", "--ordered", "-o", "json"],
+        &["queues", "key", "mail", "acme", "--running", "10", "--weight", "5"],
+        &["queues", "key", "mail", "acme", "--resume", "-o", "json"],
+        &["queues", "keys", "mail"],
+        &["queues", "keys", "mail", "--blocked"],
+        &["queues", "key", "mail", "acme", "--clear"],
+        &["queues", "keys", "nowhere"],
+        &["queues", "control", "mail", "--clear"],
+    ]));
+}
+
+#[test]
 fn workflows_are_cancelled_and_requeued() {
     let bench = Bench::seeded();
     insta::assert_snapshot!(bench.told(&[

@@ -3,6 +3,7 @@
 mod deploy;
 mod documents;
 mod exec;
+mod names;
 mod owned;
 mod panels;
 mod policies;

@@ -3,15 +3,14 @@
 use std::future::{Future, IntoFuture};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Client;
 use crate::error::{Error, Result};
 use crate::job::WorkflowId;
-use crate::job::{DependencyKind, DependsOn, IntoNewJob, JobId, JobSpec, NewJob, Priority, RetryPolicy, Scope};
+use crate::job::{DependencyKind, DependsOn, IntoNewJob, JobId, JobSpec, NewJob, Priority, RetryPolicy, Scope, Unique};
 use crate::observe;
-use crate::store::{InTx, Inserted, InsertedJob};
+use crate::store::{InTx, Inserted, InsertedJob, in_tx};
 use crate::time::Timestamp;
 use crate::workflow::{Step, Submission, Workflow};
 
@@ -47,7 +46,10 @@ impl Client {
     pub fn start(&self, workflow: Workflow) -> Start<'_> {
         let mut submission = workflow.check(&self.inner.limits, &self.inner.policies);
         if let Ok(submission) = &mut submission {
-            submission.each(continue_trace);
+            submission.each(|spec| {
+                continue_trace(spec);
+                self.sign(spec);
+            });
         }
         Start { client: self, submission }
     }
@@ -58,7 +60,15 @@ impl Client {
     pub fn check_job(&self, job: NewJob) -> Result<JobSpec> {
         let mut spec = job.check(&self.inner.limits, &self.inner.policies)?;
         continue_trace(&mut spec);
+        self.sign(&mut spec);
         Ok(spec)
+    }
+
+    /// Writes the client's name on a job.
+    pub fn sign(&self, spec: &mut JobSpec) {
+        if let Some(name) = &self.inner.submitted_by {
+            spec.options.submitted_by = Some(name.to_string());
+        }
     }
 
     /// Hands a checked submission to the store, within the submission timeout (rule T3).
@@ -120,8 +130,9 @@ impl<'a> Enqueue<'a> {
     /// # }
     /// ```
     pub fn in_tx<'t, X: InTx<'t>>(self, tx: X) -> X::Answer<InsertedJob> {
-        let store = Arc::clone(self.client.store());
+        let client = self.client;
         let submission = self.check().and_then(|spec| Submission::new(vec![spec]));
+        let (store, submission) = in_tx::submission_in(client.store(), submission);
         tx.enqueue(store, submission, |inserted| Ok(only(&inserted?)))
     }
 
@@ -185,6 +196,22 @@ impl<'a> Enqueue<'a> {
         self.with(|job| job.idempotency(key, scope, window))
     }
 
+    /// Of jobs like this one is enough: says what makes two of them the same, and for how long.
+    pub fn unique(self, unique: Unique) -> Self {
+        self.with(|job| job.unique(unique))
+    }
+
+    /// Runs once for many submissions: when none has come for the time `quiet`, and at the latest `at_most` after the
+    /// first.
+    pub fn debounce(self, quiet: Duration, at_most: Duration) -> Self {
+        self.with(|job| job.debounce(quiet, at_most))
+    }
+
+    /// Runs at most once in each period; the first submission wins.
+    pub fn throttle(self, period: Duration) -> Self {
+        self.with(|job| job.throttle(period))
+    }
+
     /// Waits for a stored job.
     pub fn depends_on(self, job: JobId, kind: DependencyKind) -> Self {
         self.with(|new| new.depends_on(DependsOn::Job(job), kind))
@@ -198,6 +225,11 @@ impl<'a> Enqueue<'a> {
     /// Adds a label.
     pub fn tag(self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(|job| job.tag(key, value))
+    }
+
+    /// Whom it counts under in a controlled queue: a tenant, an account. Not the idempotency key.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.with(|job| job.key(key))
     }
 
     /// For following one piece of work through several systems.
@@ -245,7 +277,8 @@ pub struct EnqueueAll<'a> {
 impl EnqueueAll<'_> {
     /// Enqueues in the caller's own transaction, as [`Enqueue::in_tx`] does.
     pub fn in_tx<'t, X: InTx<'t>>(self, tx: X) -> X::Answer<Vec<InsertedJob>> {
-        tx.enqueue(Arc::clone(self.client.store()), self.submission, |inserted| Ok(inserted?.jobs))
+        let (store, submission) = in_tx::submission_in(self.client.store(), self.submission);
+        tx.enqueue(store, submission, |inserted| Ok(inserted?.jobs))
     }
 }
 
@@ -269,7 +302,8 @@ pub struct Start<'a> {
 impl Start<'_> {
     /// Starts it in the caller's own transaction, as [`Enqueue::in_tx`] does.
     pub fn in_tx<'t, X: InTx<'t>>(self, tx: X) -> X::Answer<Started> {
-        tx.enqueue(Arc::clone(self.client.store()), self.submission, |inserted| Ok(started(inserted?)))
+        let (store, submission) = in_tx::submission_in(self.client.store(), self.submission);
+        tx.enqueue(store, submission, |inserted| Ok(started(inserted?)))
     }
 }
 

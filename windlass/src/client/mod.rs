@@ -2,8 +2,9 @@
 //!
 //! A [`Client`] is cheap to clone and knows no handler, so that a producer links none. It checks everything before the
 //! store is touched. Submitting is in `enqueue.rs`, looking in `inspect.rs`, waiting in `wait.rs`, acting in
-//! `operate.rs`, recurring work in `schedules.rs`, settling for lease holders elsewhere in `settle.rs`.
+//! `operate.rs`, flow control in `control.rs`, recurring work in `schedules.rs`, settling for lease holders elsewhere in `settle.rs`.
 
+mod control;
 mod enqueue;
 mod inspect;
 mod operate;
@@ -15,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use control::QueueControl;
 pub use enqueue::{Enqueue, EnqueueAll, Start, Started};
 pub use operate::Operate;
 pub use schedules::Schedule;
@@ -54,6 +56,7 @@ struct Inner {
     limits: Limits,
     policies: Policies,
     submission_timeout: Duration,
+    submitted_by: Option<Arc<str>>,
     enqueued: Vec<Arc<EnqueuedHook>>,
 }
 
@@ -75,6 +78,7 @@ impl Client {
             limits: Limits::default(),
             policies: Policies::default(),
             submission_timeout: SUBMISSION_TIMEOUT,
+            submitted_by: None,
             enqueued: Vec::new(),
         };
         Client { inner: Arc::new(inner) }
@@ -98,6 +102,15 @@ impl Client {
     #[must_use]
     pub fn submission_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.inner).submission_timeout = timeout;
+        self
+    }
+
+    /// Writes this name on every job and schedule that the client submits: `submitted_by`, which nothing changes later.
+    ///
+    /// At most 100 characters. A server writes the name of the token that it was shown, whatever its callers say.
+    #[must_use]
+    pub fn submitted_by(mut self, name: &str) -> Self {
+        Arc::make_mut(&mut self.inner).submitted_by = Some(Arc::from(name));
         self
     }
 

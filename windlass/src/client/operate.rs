@@ -58,6 +58,8 @@ impl Client {
         spec.options.run_at = None;
         spec.options.idempotency = key;
         spec.options.cloned_from = Some(id);
+        spec.options.submitted_by = None;
+        self.sign(&mut spec);
         let inserted = self.submit(Submission::new(vec![spec])?).await?;
         Ok(*inserted.jobs.first().expect("a store answers for each job"))
     }

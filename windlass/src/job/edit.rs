@@ -36,6 +36,10 @@ impl Edit {
 
     /// Refuses a job whose state does not allow this change.
     pub fn allowed(&self, job: &JobRecord) -> Result<()> {
+        if let Some(damage) = &job.spec.damage {
+            // What cannot be read would be written over.
+            return Err(Error::Conflict(format!("job {} is damaged and cannot be edited: {damage}", job.id)));
+        }
         let refuse = |wanted| Err(Error::IllegalState { job: job.id, state: job.state, wanted });
         if self.priority.is_some() && (job.state.is_terminal() || job.state == State::Running) {
             return refuse("reprioritise");

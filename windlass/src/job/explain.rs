@@ -27,6 +27,8 @@ pub struct Circumstances {
     pub type_workers: usize,
     /// Free slots among the latter.
     pub free_slots: usize,
+    /// The gates of its queue that let nothing through, each as a [`Why::Blocked`].
+    pub blocked: Vec<Why>,
 }
 
 /// One reason why a job is not running now.
@@ -60,10 +62,26 @@ pub enum Why {
         /// When it ended.
         deadline: Timestamp,
     },
+    /// Its row is damaged: the claim that meets it will dead-letter it.
+    Damaged {
+        /// What cannot be read.
+        damage: String,
+    },
     /// Its queue is paused.
     Paused {
         /// The queue.
         queue: QueueName,
+    },
+    /// A gate of its controlled queue lets nothing through.
+    Blocked {
+        /// Which: `queue mail`, `type mail.send`, `key acme`.
+        gate: String,
+        /// By what: `limit`, `rate`, `hold`, `ordered` or `halted`.
+        by: String,
+        /// What it says.
+        words: String,
+        /// When it opens, if time alone will open it.
+        until: Option<Timestamp>,
     },
     /// Its first run lies ahead.
     DelayedUntil {
@@ -149,9 +167,13 @@ fn waiting(job: &JobRecord, around: &Circumstances, now: Timestamp, reasons: &mu
     if let Some(deadline) = job.deadline.filter(|deadline| *deadline <= now) {
         reasons.push(Why::LifetimeOver { deadline });
     }
+    if let Some(damage) = job.spec.damage.clone() {
+        reasons.push(Why::Damaged { damage });
+    }
     if around.paused {
         reasons.push(Why::Paused { queue: job.spec.queue.clone() });
     }
+    reasons.extend(around.blocked.iter().cloned());
     if !around.waits_for.is_empty() {
         reasons.push(Why::WaitsFor { jobs: around.waits_for.clone() });
     }
@@ -186,7 +208,11 @@ impl fmt::Display for Why {
                 None => write!(f, "it ended {state}"),
             },
             Why::LifetimeOver { deadline } => write!(f, "its lifetime ended at {deadline}; upkeep will dead-letter it"),
+            Why::Damaged { damage } => {
+                write!(f, "its row is damaged, and the next claim will dead-letter it: {damage}")
+            }
             Why::Paused { queue } => write!(f, "queue {queue} is paused"),
+            Why::Blocked { gate, words, .. } => write!(f, "{gate} {words}"),
             Why::DelayedUntil { run_at } => write!(f, "it is not due before {run_at}"),
             Why::BackingOffUntil { run_at } => write!(f, "it failed and is tried again at {run_at}"),
             Why::WaitsFor { jobs } => match jobs.as_slice() {

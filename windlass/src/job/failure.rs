@@ -30,6 +30,8 @@ pub const CODE_EXECUTION_TIMEOUT: &str = "execution_timeout";
 pub const CODE_CANCELLED: &str = "cancelled";
 /// Code of an attempt that shutdown interrupted, where `interrupts = count`.
 pub const CODE_INTERRUPTED: &str = "interrupted";
+/// Code of a job whose row cannot be read.
+pub const CODE_DAMAGED: &str = "damaged";
 /// Code of a job that an operator dead-lettered.
 pub const CODE_OPERATOR: &str = "operator";
 
@@ -98,6 +100,28 @@ pub struct Failure {
     pub(crate) retry_after: Option<Duration>,
     pub(crate) dead_letter: bool,
     pub(crate) snooze: bool,
+    pub(crate) hold: Option<Hold>,
+}
+
+/// Asks that nothing more of a gate starts for a time (rule K8): what a service says with 429 and `Retry-After`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hold {
+    /// Which gate of the job.
+    pub scope: HoldScope,
+    /// For how long, from the settlement on.
+    pub time: Duration,
+}
+
+/// Which of a job's gates is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldScope {
+    /// Its queue's.
+    Queue,
+    /// That of its type in the queue.
+    Type,
+    /// That of its key in the queue; a job without one holds nothing.
+    Key,
 }
 
 impl Failure {
@@ -142,6 +166,7 @@ impl Failure {
             retry_after: None,
             dead_letter: false,
             snooze: false,
+            hold: None,
         }
     }
 
@@ -149,6 +174,14 @@ impl Failure {
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
+        self
+    }
+
+    /// Starts nothing more of the job's queue, type or key for this long, where its queue is controlled (rule K8); at most 31
+    /// days. For what the handler knows for certain, such as an answer 429 with `Retry-After`.
+    #[must_use]
+    pub fn hold(mut self, scope: HoldScope, time: Duration) -> Self {
+        self.hold = Some(Hold { scope, time });
         self
     }
 

@@ -42,7 +42,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::failure::Failure;
+use super::damage;
+use super::failure::{Failure, Hold};
 use super::fingerprint::Fingerprint;
 use super::id::{AttemptId, JobId, LeaseToken};
 use super::options::Limits;
@@ -183,13 +184,20 @@ impl Lease {
 
     /// The attempt failed; its category and the job's policy decide what follows. A snooze snoozes.
     pub fn fail(self, failure: Failure, random: Random<'_>) -> Settlement {
+        let hold = failure.hold;
         if let (true, Some(delay)) = (failure.snooze, failure.retry_after) {
-            return self.snooze(delay);
+            return self.snooze(delay).hold(hold);
         }
         let outcome = if failure.dead_letter { Outcome::DeadLettered } else { Outcome::Failed };
         let cancelled = cancelled(Some(failure.clone()));
         let verdict = Verdict::of_failure(&self.spec.options.retry, self.failures, failure, random);
-        self.settle(outcome, verdict, cancelled)
+        self.settle(outcome, verdict, cancelled).hold(hold)
+    }
+
+    /// The job's row is damaged: ends it in DEAD_LETTER without a run, with what could not be read.
+    pub(crate) fn set_aside(self) -> Settlement {
+        let failure = damage::failure(self.spec.damage.as_deref().unwrap_or_default());
+        self.fail(failure, &mut || 0.0)
     }
 
     /// Not now: run again after this long. Does not count as a failure.
@@ -218,7 +226,8 @@ impl Lease {
         let dies = matches!(State::Running.after(verdict.event), Ok(State::Failed | State::DeadLetter));
         let failure = verdict.failure.as_ref().filter(|_| dies);
         let fault = failure.map(|failure| failure.fingerprint(&self.spec.job_type));
-        Settlement { key: self.key, outcome, verdict, if_cancel_asked, fault, result: None, children: Vec::new() }
+        let (result, children, hold) = (None, Vec::new(), None);
+        Settlement { key: self.key, outcome, verdict, if_cancel_asked, fault, result, children, hold }
     }
 }
 
@@ -240,9 +249,22 @@ pub struct Settlement {
     fault: Option<Fingerprint>,
     result: Option<Payload>,
     children: Vec<JobSpec>,
+    hold: Option<Hold>,
 }
 
 impl Settlement {
+    /// Holds a gate of the job's controlled queue from the settlement on.
+    #[must_use]
+    pub fn hold(mut self, hold: Option<Hold>) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The gate that it holds.
+    pub fn held(&self) -> Option<Hold> {
+        self.hold
+    }
+
     /// Spawns children, stored in the same transaction as the completion (FAN_OUT).
     ///
     /// Refused for anything but a completion, and for more than 1,000. Their dependencies may name each other by
@@ -265,7 +287,10 @@ impl Settlement {
     }
 
     /// The same decision once more, for a store that writes on a thread of its own.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only that store has such a thread"))]
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "encryption")),
+        allow(dead_code, reason = "only that store has such a thread")
+    )]
     pub(crate) fn duplicate(&self) -> Self {
         Settlement {
             key: self.key,
@@ -275,7 +300,14 @@ impl Settlement {
             fault: self.fault,
             result: self.result.clone(),
             children: self.children.clone(),
+            hold: self.hold,
         }
+    }
+
+    /// The same decision with its data in another form, for a layer that encrypts it.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn with_data(&self, result: Option<Payload>, children: Vec<JobSpec>) -> Self {
+        Settlement { result, children, ..self.duplicate() }
     }
 
     /// The lease it is made under.

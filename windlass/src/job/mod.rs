@@ -3,6 +3,7 @@
 //! This module is pure. It reads no clock, draws no random number and knows no store: time and randomness are
 //! arguments. A job's way through it: [`NewJob`] → [`JobSpec`] → [`JobRecord`] → [`Lease`] → [`Settlement`] → [`Verdict`].
 
+mod damage;
 mod dependency;
 mod edit;
 mod explain;
@@ -20,20 +21,22 @@ mod record;
 mod retry;
 mod spec;
 mod state;
+mod unique;
 mod verdict;
 mod view;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use damage::Damage;
 pub use dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
 pub use edit::Edit;
 pub use explain::{Circumstances, EXPLAIN_SCAN_MAX, Explanation, Why};
 pub(crate) use failure::cut;
 pub use failure::{
-    CAUSES_MAX, CODE_BYTES_MAX, CODE_CANCELLED, CODE_DEPENDENCY, CODE_EXECUTION_TIMEOUT, CODE_INTERRUPTED,
-    CODE_INVALID_PAYLOAD, CODE_LEASE_EXPIRED, CODE_LIFETIME, CODE_OPERATOR, CODE_PANIC, Category, Failure,
-    FailureRecord, MESSAGE_BYTES_MAX, OrFailure,
+    CAUSES_MAX, CODE_BYTES_MAX, CODE_CANCELLED, CODE_DAMAGED, CODE_DEPENDENCY, CODE_EXECUTION_TIMEOUT,
+    CODE_INTERRUPTED, CODE_INVALID_PAYLOAD, CODE_LEASE_EXPIRED, CODE_LIFETIME, CODE_OPERATOR, CODE_PANIC, Category,
+    Failure, FailureRecord, Hold, HoldScope, MESSAGE_BYTES_MAX, OrFailure,
 };
 pub use fingerprint::Fingerprint;
 pub use id::{
@@ -44,13 +47,13 @@ pub use lease::{Lease, LeaseKey, SPAWN_MAX, Settlement, Stale};
 pub use new_job::NewJob;
 pub(crate) use options::check_chars;
 pub use options::{
-    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, EXECUTION_NOTICE, Idempotency, JobOptions, KEY_CHARS_MAX,
-    Limits, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SYSTEM_PREFIX, Scope, TAG_KEY_CHARS_MAX,
-    TAG_VALUE_CHARS_MAX, TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts, TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT,
-    check_tags, check_url,
+    BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, EXECUTION_NOTICE, FLOW_KEY_CHARS_MAX, Idempotency,
+    JobOptions, KEY_CHARS_MAX, Limits, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SUBMITTER_CHARS_MAX,
+    SYSTEM_PREFIX, Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts,
+    TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT, check_tags, check_url,
 };
 pub(crate) use payload::check_size;
-pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload};
+pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload, SEALED_TYPE};
 pub use policies::{Policies, PolicyPatch};
 pub use record::{
     ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo,
@@ -59,6 +62,7 @@ pub use record::{
 pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, RETRY_AFTER_MAX, Random, RetryPolicy};
 pub use spec::JobSpec;
 pub use state::{Event, IllegalTransition, SimpleState, State};
+pub use unique::{Debounce, OnExisting, POINTERS_MAX, Unique, Until, key_of_payload, key_of_pointers};
 pub use verdict::{CancelVerdict, Verdict};
 
 use crate::error::{Error, Result};

@@ -15,6 +15,7 @@ use super::payload::Payload;
 use super::policies::{Policies, PolicyPatch};
 use super::retry::RetryPolicy;
 use super::spec::JobSpec;
+use super::unique::{Debounce, Unique};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
@@ -27,7 +28,9 @@ pub struct NewJob {
     priority: Priority,
     depends_on: Vec<Dependency>,
     patch: PolicyPatch,
-    idempotency: Option<Idempotency>,
+    unique: Option<Unique>,
+    debounce: Option<Debounce>,
+    throttle: Option<Duration>,
     options: JobOptions,
 }
 
@@ -41,7 +44,9 @@ impl NewJob {
             priority: Priority::Normal,
             depends_on: Vec::new(),
             patch: PolicyPatch::default(),
-            idempotency: None,
+            unique: None,
+            debounce: None,
+            throttle: None,
             options: JobOptions::default(),
         }
     }
@@ -123,8 +128,50 @@ impl NewJob {
 
     /// An idempotency key with its scope and window; a window of `None` is for ever.
     #[must_use]
-    pub fn idempotency(mut self, key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
-        self.idempotency = Some(Idempotency { key: key.into(), scope, window: window.into() });
+    pub fn idempotency(self, key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
+        self.with_idempotency(Idempotency::new(key, scope, window))
+    }
+
+    /// Of jobs like this one is enough: says what makes two of them the same, and for how long (rules U1 to U5). In place
+    /// of an idempotency key.
+    #[must_use]
+    pub fn unique(mut self, unique: Unique) -> Self {
+        self.unique = Some(unique);
+        self
+    }
+
+    /// Runs once for many submissions: when none has come for the time `quiet`, and at the latest `at_most` after the
+    /// first (rule U4). Each submission replaces the one before it, until the job is claimed.
+    ///
+    /// The same are submissions with the same payload, or as [`unique`](Self::unique) says, before or after.
+    #[must_use]
+    pub fn debounce(mut self, quiet: Duration, at_most: Duration) -> Self {
+        self.debounce = Some(Debounce { quiet, at_most });
+        self
+    }
+
+    /// Runs at most once in each period: the first submission wins, and the others find its job (rule U5).
+    ///
+    /// The same are submissions with the same payload, or as [`unique`](Self::unique) says, before or after.
+    #[must_use]
+    pub fn throttle(mut self, period: Duration) -> Self {
+        self.throttle = Some(period);
+        self
+    }
+
+    /// An idempotency key with everything about it, in place of any other.
+    #[must_use]
+    pub fn with_idempotency(mut self, idempotency: Idempotency) -> Self {
+        self.unique = None;
+        self.options.idempotency = Some(idempotency);
+        self
+    }
+
+    /// Whom it counts under in a controlled queue: a tenant, an account; up to 128 characters. Limits, rates, turns and order
+    /// of keys are set for the queue. Not the idempotency key.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.options.key = Some(key.into());
         self
     }
 
@@ -200,6 +247,23 @@ impl NewJob {
         self
     }
 
+    /// The idempotency key in force, with everything about it.
+    fn resolve_idempotency(&self) -> Result<Option<Idempotency>> {
+        let unique = match (&self.unique, &self.options.idempotency) {
+            (None, key) if self.debounce.is_none() && self.throttle.is_none() => return Ok(key.clone()),
+            (Some(unique), _) => unique.clone(),
+            (None, Some(key)) => Unique::key(key.key.clone()).scope(key.scope),
+            (None, None) => Unique::payload(),
+        };
+        let unique = match (self.debounce, self.throttle) {
+            (Some(_), Some(_)) => return Err(Error::invalid("debounce", "and throttle exclude each other")),
+            (Some(debounce), None) => unique.debounced(debounce),
+            (None, Some(period)) => unique.within(period),
+            (None, None) => unique,
+        };
+        unique.idempotency(&self.payload).map(Some)
+    }
+
     /// Checks every field and settles the policy in force (rule R3): the only way to a [`JobSpec`].
     pub fn check(self, limits: &Limits, policies: &Policies) -> Result<JobSpec> {
         let job_type = JobType::new(&self.job_type)?;
@@ -213,13 +277,14 @@ impl NewJob {
             }
         }
         self.payload.check_size("payload", limits.payload_bytes())?;
+        let idempotency = self.resolve_idempotency()?;
         let mut options = self.options;
+        options.idempotency = idempotency;
         (options.retry, options.timeouts) = policies.resolve(&self.patch, &job_type, &queue);
         // Most jobs may run at once, and their options are the default ones.
-        options.timeouts.lifetime_from_run_at &= options.run_at.is_some();
+        options.timeouts.lifetime_from_run_at &= options.run_at.is_some() || options.debounce().is_some();
         options.retry.check()?;
         options.timeouts.check()?;
-        options.idempotency = self.idempotency;
         check_options(&options)?;
         let count = self.depends_on.len();
         if count > DEPENDENCIES_MAX {
@@ -233,10 +298,14 @@ impl NewJob {
             priority: self.priority,
             depends_on: self.depends_on,
             options,
+            damage: None,
         };
         if let Some(RunAt::In(_)) = spec.options.run_at {
             // A delay can be held against the lifetime here; a moment only by the store, which knows the time.
             spec.first_run(Timestamp::EPOCH)?;
+        }
+        if let Some(Debounce { quiet, .. }) = spec.options.debounce() {
+            spec.debounced(Timestamp::EPOCH.plus(*quiet)).first_run(Timestamp::EPOCH)?;
         }
         Ok(spec)
     }
@@ -285,6 +354,9 @@ mod tests {
             ("type", NewJob::new("windlass.webhook", Payload::default())),
             ("queue", job().queue("windlass.webhooks")),
             ("idempotency window", job().idempotency("k", Scope::Type, Duration::ZERO)),
+            ("key", job().key("")),
+            ("key", job().key(long(129))),
+            ("key", job().key("a\0b")),
             ("tags", many_tags),
             ("tags", job().tag(long(65), "")),
             ("tags", job().tag("k", long(257))),
@@ -308,6 +380,7 @@ mod tests {
         let tags = (0..32).fold(job(), |job, n| job.tag(format!("{n:064}"), "é".repeat(256)));
         let full = tags
             .idempotency_key("é".repeat(256))
+            .key("é".repeat(128))
             .correlation_id("é".repeat(256))
             .max_attempts(100)
             .callback_url("https://example.com:8443/hook?x=1");

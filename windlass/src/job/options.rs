@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{JobId, shorten};
 use super::retry::RetryPolicy;
+use super::unique::{Debounce, OnExisting, Until};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
@@ -20,6 +21,8 @@ pub const CHECKPOINT_BYTES_MAX: usize = 1 << 20;
 pub const BATCH_MAX: usize = 10_000;
 /// Longest idempotency key, in characters.
 pub const KEY_CHARS_MAX: usize = 256;
+/// Longest key for flow control, in characters.
+pub const FLOW_KEY_CHARS_MAX: usize = 128;
 /// Longest correlation id, in characters.
 pub const CORRELATION_CHARS_MAX: usize = 256;
 /// Most tags on a job.
@@ -30,6 +33,8 @@ pub const TAG_KEY_CHARS_MAX: usize = 64;
 pub const TAG_VALUE_CHARS_MAX: usize = 256;
 /// Longest callback URL, in bytes; what browsers and proxies agree on.
 pub const URL_BYTES_MAX: usize = 2048;
+/// Longest name of whoever submits jobs, in characters; as long as that of a token.
+pub const SUBMITTER_CHARS_MAX: usize = 100;
 /// Longest W3C trace context, in bytes: a traceparent of 55 and a tracestate of 512.
 pub const TRACE_BYTES_MAX: usize = 1024;
 /// Longest execution timeout, visibility timeout or lifetime: ten years. `none` is the way to say for ever.
@@ -181,13 +186,28 @@ pub struct Idempotency {
     /// Among which jobs it is unique.
     #[serde(default)]
     pub scope: Scope,
-    /// How long from the first submission; `None` for ever.
+    /// How long from the first submission; `None` for ever, or for as long as `until` says.
     #[serde(with = "super::micros_option")]
     pub window: Option<Duration>,
+    /// Up to when it stands for the job, if the window is not over before.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub until: Until,
+    /// What a submission does to the job that the key stands for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_existing: OnExisting,
+    /// When the last of several submissions runs; then each replaces the one before it, and the key has no window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debounce: Option<Debounce>,
 }
 
 impl Idempotency {
-    /// Refuses a key or window out of bounds.
+    /// A key that holds for a window, whatever becomes of its job; a window of `None` is for ever.
+    pub fn new(key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
+        let (until, on_existing) = (Until::Window, OnExisting::Keep);
+        Idempotency { key: key.into(), scope, window: window.into(), until, on_existing, debounce: None }
+    }
+
+    /// Refuses a key, window or debounce out of bounds.
     pub(crate) fn check(&self) -> Result<()> {
         if self.key.is_empty() {
             return Err(Error::invalid("idempotency_key", "must not be empty"));
@@ -196,7 +216,16 @@ impl Idempotency {
         if self.window.is_some_and(|window| window.is_zero() || window > TIMEOUT_MAX) {
             return Err(Error::invalid("idempotency window", "must be more than zero and at most ten years"));
         }
-        Ok(())
+        match &self.debounce {
+            None => Ok(()),
+            Some(_)
+                if self.window.is_some() || (self.until, self.on_existing) != (Until::Claimed, OnExisting::Replace) =>
+            {
+                let problem = "a debounced key holds until its job is claimed, and each submission replaces the last";
+                Err(Error::invalid("debounce", problem))
+            }
+            Some(debounce) => debounce.check(),
+        }
     }
 }
 
@@ -221,6 +250,9 @@ pub struct JobOptions {
     /// Its idempotency key, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,
+    /// Whom it counts under in a controlled queue: a tenant, an account (rule K6). Not the idempotency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Whether it does not take over the priority of more urgent dependencies.
     #[serde(skip_serializing_if = "is_default")]
     pub own_priority_only: bool,
@@ -239,6 +271,32 @@ pub struct JobOptions {
     /// The job that this one was cloned from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloned_from: Option<JobId>,
+    /// Who submitted it, where that is known: the name of a client, or of the token that a server was shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
+}
+
+impl JobOptions {
+    /// Who submitted the job whose options are stored as this text; `None` too where it cannot be read.
+    pub fn submitter_in(text: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Submitter {
+            submitted_by: Option<String>,
+        }
+
+        // Most stored options do not hold it, and need not be parsed.
+        if !text.contains("\"submitted_by\"") {
+            return None;
+        }
+        serde_json::from_str::<Submitter>(text).ok()?.submitted_by
+    }
+}
+
+impl JobOptions {
+    /// How it is debounced, if it is.
+    pub fn debounce(&self) -> Option<&Debounce> {
+        self.idempotency.as_ref()?.debounce.as_ref()
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -261,13 +319,25 @@ pub(super) fn check_options(options: &JobOptions) -> Result<()> {
     {
         return Err(Error::invalid("delay", "must be at most ten years"));
     }
+    if options.run_at.is_some() && options.debounce().is_some() {
+        return Err(Error::invalid("run_at", "and delay are what debounce decides"));
+    }
     options.idempotency.as_ref().map_or(Ok(()), Idempotency::check)?;
+    if let Some(key) = &options.key {
+        if key.is_empty() {
+            return Err(Error::invalid("key", "must not be empty"));
+        }
+        check_chars("key", key, FLOW_KEY_CHARS_MAX)?;
+    }
     check_tags(&options.tags)?;
     if let Some(id) = &options.correlation_id {
         check_chars("correlation_id", id, CORRELATION_CHARS_MAX)?;
     }
     if let Some(url) = &options.callback_url {
         check_url(url)?;
+    }
+    if let Some(name) = &options.submitted_by {
+        check_chars("submitted_by", name, SUBMITTER_CHARS_MAX)?;
     }
     if let Some(trace) = &options.trace_context {
         let size = trace.parent.len() + trace.state.as_ref().map_or(0, String::len);
@@ -332,4 +402,19 @@ pub fn check_url(url: &str) -> Result<()> {
         return Err(Error::invalid("callback_url", "must not carry a user name or password"));
     }
     if authority.is_empty() || authority.starts_with(':') { bad("must name a host") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_submitter_is_read_out_of_stored_options() {
+        let options = JobOptions { submitted_by: Some("ci \"1\"".to_owned()), ..JobOptions::default() };
+        let text = serde_json::to_string(&options).expect("JSON");
+        assert_eq!(JobOptions::submitter_in(&text).as_deref(), Some("ci \"1\""));
+        for text in ["{}", "", "{\"submitted_by\"", "{\"tags\":{\"submitted_by\":\"x\"}}"] {
+            assert_eq!(JobOptions::submitter_in(text), None, "{text}");
+        }
+    }
 }

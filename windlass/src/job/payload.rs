@@ -16,6 +16,8 @@ pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
 /// cannot read would spoil that page, or a claim with others in it.
 pub const JSON_DEPTH_MAX: usize = 100;
 const JSON: &str = "application/json";
+/// The content type of data that was encrypted before it was stored.
+pub const SEALED_TYPE: &str = "application/vnd.windlass.sealed";
 
 /// The data of a job, or the result of one: bytes and what they are. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -75,6 +77,11 @@ impl Payload {
     /// Whether this is JSON.
     pub fn is_json(&self) -> bool {
         self.content_type.is_none()
+    }
+
+    /// Whether it was encrypted before it was stored, and has not been opened.
+    pub fn is_sealed(&self) -> bool {
+        self.content_type.as_deref() == Some(SEALED_TYPE)
     }
 
     /// The bytes.

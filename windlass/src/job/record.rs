@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::Priority;
+use super::damage::Damage;
 use super::failure::{FailureRecord, cut};
 use super::id::{AttemptId, JobId, WorkerId, WorkflowId};
 use super::payload::Payload;
@@ -178,7 +179,7 @@ pub struct Reason {
     /// In their words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For [`ReasonKind::Dependency`]: the job it began with.
+    /// For [`ReasonKind::Dependency`]: the job it began with. For [`ReasonKind::Replaced`]: the job in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<JobId>,
 }
@@ -216,17 +217,20 @@ pub enum ReasonKind {
     Explicit,
     /// It was cancelled.
     Cancelled,
+    /// A newer submission with its idempotency key took its place before it was claimed.
+    Replaced,
 }
 
 impl ReasonKind {
-    /// All six.
-    pub const ALL: [ReasonKind; 6] = [
+    /// All seven.
+    pub const ALL: [ReasonKind; 7] = [
         ReasonKind::Permanent,
         ReasonKind::Exhausted,
         ReasonKind::Lifetime,
         ReasonKind::Dependency,
         ReasonKind::Explicit,
         ReasonKind::Cancelled,
+        ReasonKind::Replaced,
     ];
 }
 
@@ -338,6 +342,13 @@ pub fn lease_end_within(end: Timestamp, deadline: Option<Timestamp>, limit: Opti
 }
 
 impl JobRecord {
+    /// Notes what could not be read of its rows.
+    pub fn add_damage(&mut self, damage: Damage) {
+        if !damage.is_none() {
+            Arc::make_mut(&mut self.spec).add_damage(damage);
+        }
+    }
+
     /// A job as it is submitted at `now`, before anything is known of its dependencies or its first run: PENDING.
     pub fn submitted(id: JobId, spec: Arc<JobSpec>, now: Timestamp) -> Self {
         JobRecord {
@@ -562,6 +573,12 @@ impl JobRecord {
 
     /// The job that this one's bad end began with: itself, unless it died of a dependency (W2).
     pub fn root_cause(&self) -> JobId {
-        self.reason.as_ref().and_then(|reason| reason.cause).unwrap_or(self.id)
+        let reason = self.reason.as_ref().filter(|reason| reason.kind == ReasonKind::Dependency);
+        reason.and_then(|reason| reason.cause).unwrap_or(self.id)
+    }
+
+    /// Whether it was ever claimed.
+    pub fn was_claimed(&self) -> bool {
+        self.lease_version > 0
     }
 }

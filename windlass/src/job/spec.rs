@@ -1,6 +1,7 @@
 //! A checked job: what stores are given, and when it may first run and must have ended.
 
 use super::Priority;
+use super::damage::Damage;
 use super::dependency::Dependency;
 use super::id::{JobType, QueueName};
 use super::options::{JobOptions, RunAt, Scope, Timeouts};
@@ -24,6 +25,8 @@ pub struct JobSpec {
     pub depends_on: Vec<Dependency>,
     /// Everything else.
     pub options: JobOptions,
+    /// What could not be read of its row. Such a job is never run: the claim that meets it sets it aside.
+    pub damage: Option<String>,
 }
 
 impl JobSpec {
@@ -36,7 +39,26 @@ impl JobSpec {
         depends_on: Vec<Dependency>,
         options: JobOptions,
     ) -> Self {
-        JobSpec { job_type, queue, payload, priority, depends_on, options }
+        JobSpec { job_type, queue, payload, priority, depends_on, options, damage: None }
+    }
+
+    /// The same, with what could not be read of it.
+    #[must_use]
+    pub fn with_damage(mut self, damage: Damage) -> Self {
+        self.add_damage(damage);
+        self
+    }
+
+    /// Adds what could not be read beside it.
+    pub fn add_damage(&mut self, damage: Damage) {
+        match (&mut self.damage, damage.into_words()) {
+            (Some(known), Some(words)) => {
+                known.push_str("; ");
+                known.push_str(&words);
+            }
+            (known @ None, words) => *known = words,
+            (Some(_), None) => {}
+        }
     }
 
     /// When a job submitted at `now` may first run: `None` for at once.
@@ -60,6 +82,12 @@ impl JobSpec {
             });
         }
         Ok(Some(at).filter(|at| *at > now))
+    }
+
+    /// The same job, which may first run at this moment.
+    pub(crate) fn debounced(&self, run_at: Timestamp) -> Self {
+        let options = JobOptions { run_at: Some(RunAt::At(run_at)), ..self.options.clone() };
+        JobSpec { options, ..self.clone() }
     }
 
     fn first_moment(&self, now: Timestamp) -> Option<Timestamp> {

@@ -34,6 +34,53 @@ pub struct Claimed {
     pub expires_in: Duration,
 }
 
+/// What a claim took, and when to ask again. Reads like the list of its jobs.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// The jobs, each with its lease.
+    pub jobs: Vec<Claimed>,
+    /// After how long a gate of a controlled queue opens by time alone, if one does (rule K15).
+    pub again_in: Option<Duration>,
+}
+
+impl From<Vec<Claimed>> for Claims {
+    fn from(jobs: Vec<Claimed>) -> Self {
+        Claims { jobs, again_in: None }
+    }
+}
+
+impl std::ops::Deref for Claims {
+    type Target = Vec<Claimed>;
+
+    fn deref(&self) -> &Vec<Claimed> {
+        &self.jobs
+    }
+}
+
+impl std::ops::DerefMut for Claims {
+    fn deref_mut(&mut self) -> &mut Vec<Claimed> {
+        &mut self.jobs
+    }
+}
+
+impl<'a> IntoIterator for &'a Claims {
+    type Item = &'a Claimed;
+    type IntoIter = std::slice::Iter<'a, Claimed>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.jobs.iter()
+    }
+}
+
+impl IntoIterator for Claims {
+    type Item = Claimed;
+    type IntoIter = std::vec::IntoIter<Claimed>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.jobs.into_iter()
+    }
+}
+
 /// What a heartbeat found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Extended {
@@ -98,6 +145,8 @@ pub struct JobEvent {
     pub queue: QueueName,
     /// Its type.
     pub job_type: JobType,
+    /// Who submitted the job, where that is known.
+    pub submitted_by: Option<String>,
     /// What happened.
     pub kind: JobEventKind,
 }
@@ -238,6 +287,25 @@ pub struct ScheduleEdited {
     pub schedule: ScheduleRecord,
     /// The job that a trigger fired.
     pub job: Option<JobId>,
+}
+
+/// What the newest lines of a job's log may take up in an answer; older lines are left out. A job may have kept a hundred
+/// times as much.
+pub const LOGS_BYTES_MAX: usize = 8 << 20;
+/// What the reports of workers may take up in an answer; the others are left out.
+pub const WORKERS_BYTES_MAX: usize = 16 << 20;
+/// What a line counts beside its text.
+pub(crate) const LOG_LINE_BYTES: usize = 64;
+
+/// Whether a line or report of this many bytes still fits into an answer that has room for `left`, which it then takes.
+pub(crate) fn fits(bytes: usize, left: &mut usize) -> bool {
+    match left.checked_sub(bytes) {
+        None => false,
+        Some(rest) => {
+            *left = rest;
+            true
+        }
+    }
 }
 
 /// A hint that something changed.

@@ -38,6 +38,28 @@ pub trait InTx<'t>: Sized {
     ) -> Self::Answer<T>;
 }
 
+/// The store that a submission in the user's transaction goes to, and the submission as it is stored there.
+pub(crate) fn submission_in(
+    store: &Arc<dyn Store>,
+    submission: Result<Submission>,
+) -> (Arc<dyn Store>, Result<Submission>) {
+    #[cfg(feature = "encryption")]
+    return super::sealed::in_transaction(store, submission, |sealed, submission| sealed.seal_submission(submission));
+    #[cfg(not(feature = "encryption"))]
+    (Arc::clone(store), submission)
+}
+
+/// The same for a settlement.
+pub(crate) fn settlement_in(
+    store: &Arc<dyn Store>,
+    settlement: Result<Settlement>,
+) -> (Arc<dyn Store>, Result<Settlement>) {
+    #[cfg(feature = "encryption")]
+    return super::sealed::in_transaction(store, settlement, |sealed, said| sealed.seal_settlement(&said));
+    #[cfg(not(feature = "encryption"))]
+    (Arc::clone(store), settlement)
+}
+
 /// The store as what it is, which must be of the transaction's kind.
 pub fn store_of<'s, S: Store>(store: &'s Arc<dyn Store>, driver: &str) -> Result<&'s S> {
     let any: &dyn Any = store.as_ref();

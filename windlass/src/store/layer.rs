@@ -14,6 +14,7 @@ use super::faults::FaultGroup;
 use super::observe::{Observation, Sample, SampleStep};
 use super::request::*;
 use crate::error::Result;
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -72,7 +73,7 @@ layer! {
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     ///
     /// use async_trait::async_trait;
-    /// use windlass::store::{ClaimRequest, Claimed, Layer, MemoryStore, Store};
+    /// use windlass::store::{ClaimRequest, Claims, Layer, MemoryStore, Store};
     /// use windlass::{Client, Result};
     ///
     /// /// Counts claims.
@@ -88,7 +89,7 @@ layer! {
     ///         &self.inner
     ///     }
     ///
-    ///     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    ///     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
     ///         self.claims.fetch_add(1, Ordering::Relaxed);
     ///         self.inner.claim(request).await
     ///     }
@@ -101,7 +102,7 @@ layer! {
 
     async fn now(&self) -> Result<Timestamp>;
     async fn insert(&self, submission: Submission) -> Result<Inserted>;
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>>;
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims>;
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>>;
     async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>>;
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>>;
@@ -122,12 +123,16 @@ layer! {
     async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>>;
     async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()>;
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>>;
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>>;
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>>;
     async fn announce(&self, worker: &WorkerReport) -> Result<()>;
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited>;
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>>;
     async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>>;
     async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>>;
+    async fn own(&self, owner: &str) -> Result<()>;
     /// The handle of the store inside: heartbeats go past the layer, unless it gives a handle of its own or `None`.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>>;
     async fn ready(&self) -> Result<()>;

@@ -9,6 +9,8 @@ pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod faults;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod in_tx;
 mod layer;
 pub mod memory;
@@ -18,6 +20,8 @@ mod open;
 pub mod postgres;
 pub mod request;
 pub mod rules;
+#[cfg(feature = "encryption")]
+mod sealed;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -43,10 +47,13 @@ pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use request::*;
+#[cfg(feature = "encryption")]
+pub use sealed::{Keyring, Sealed, UNOPENED_WAIT};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale,
     WorkflowId,
@@ -75,7 +82,9 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     // Through: a lease holder's calls, each fenced by its token in the statement that writes.
 
     /// Takes runnable jobs under a lease (rule L1).
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>>;
+    ///
+    /// In a controlled queue only what all gates let through (rule K2); the answer says when to ask again.
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims>;
 
     /// Heartbeats for many leases at once (rule L5); one answer for each, in order.
     ///
@@ -109,7 +118,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// The attempts of a job, oldest first, the running one included; `NotFound` when there is no such job.
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;
 
-    /// The log lines of a job's kept attempts, oldest first; `NotFound` when there is no such job.
+    /// The log lines of a job's kept attempts, oldest first, and of these the newest [`LOGS_BYTES_MAX`]; `NotFound` when there is no such job.
     async fn logs(&self, job: JobId) -> Result<Vec<LogLine>>;
 
     /// Every reason why a job is not running now (rule O5).
@@ -148,10 +157,30 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// All queues that have jobs or are paused, by name.
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
 
+    /// Changes the flow control of a queue (rule K1); gives it as it is afterwards.
+    ///
+    /// A store that has none refuses.
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        let _ = (edit, by);
+        Err(Error::invalid("control", format!("a store of kind {} has no flow control", self.kind())))
+    }
+
+    /// The flow control of a queue, if it is controlled.
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        let _ = queue;
+        Ok(None)
+    }
+
+    /// The keys of a controlled queue that have jobs or limits of their own, by name.
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        let _ = query;
+        Err(Error::invalid("control", format!("a store of kind {} has no flow control", self.kind())))
+    }
+
     /// A worker says that it lives and what it serves.
     async fn announce(&self, worker: &WorkerReport) -> Result<()>;
 
-    /// Workers heard of in the last [`WORKER_LIVE`], by id.
+    /// Workers heard of in the last [`WORKER_LIVE`], by id, as many as fit into [`WORKERS_BYTES_MAX`].
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;
 
     /// Creates, replaces, pauses, resumes, triggers or deletes a schedule; gives it as it is afterwards.
@@ -167,6 +196,13 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>>;
 
     // Itself.
+
+    /// Marks a store that nobody has used as this owner's, and finds the mark in one that was: for commands that settle and
+    /// remove jobs by themselves. Refuses a store that somebody else has used.
+    async fn own(&self, owner: &str) -> Result<()> {
+        let problem = format!("a store of kind {:?} cannot be marked as the one of {owner:?}", self.kind());
+        Err(Error::Conflict(problem))
+    }
 
     /// A handle for heartbeats that works while every thread of the caller's runtime is blocked; `None` if this one does.
     ///

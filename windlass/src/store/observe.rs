@@ -89,6 +89,17 @@ impl LaneRecord {
         LaneRecord { queue, job_type, states: [0; 9], at_least: false, accepted: 0, ended: [0; 4], retried: 0, lost: 0 }
     }
 
+    /// Adds the numbers of another lane.
+    pub fn add(&mut self, other: &LaneRecord) {
+        self.at_least |= other.at_least;
+        self.accepted += other.accepted;
+        self.retried += other.retried;
+        self.lost += other.lost;
+        for (sum, count) in self.states.iter_mut().zip(other.states).chain(self.ended.iter_mut().zip(other.ended)) {
+            *sum += count;
+        }
+    }
+
     /// How many jobs are in this state.
     pub fn count(&self, state: State) -> u64 {
         self.states[usize::from(state.number())]

@@ -72,6 +72,12 @@ impl Save {
         Ok(self)
     }
 
+    /// The same with its checkpoint in another form, for a layer that encrypts it. What was checked has grown a little.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn with_checkpoint(&self, checkpoint: Bytes) -> Self {
+        Save { checkpoint: Some(checkpoint), ..self.clone() }
+    }
+
     /// Replaces the progress.
     #[must_use]
     pub fn progress(mut self, progress: Progress) -> Self {
@@ -354,6 +360,28 @@ impl Cursor {
     /// The error for text that is no cursor of this store.
     pub fn invalid(&self) -> Error {
         Error::invalid("cursor", "was not made by this list; start again without one")
+    }
+}
+
+/// Asks for keys of a controlled queue, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyQuery {
+    /// The queue.
+    pub queue: QueueName,
+    /// Only keys of which nothing may start now.
+    pub blocked: bool,
+    /// Only this key.
+    pub key: Option<String>,
+    /// How many at most, up to [`PAGE_MAX`].
+    pub limit: usize,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+}
+
+impl KeyQuery {
+    /// The first page of all keys of a queue.
+    pub fn new(queue: QueueName) -> Self {
+        KeyQuery { queue, blocked: false, key: None, limit: 100, after: None }
     }
 }
 

@@ -23,6 +23,7 @@ use super::shutdown::{Running, Stopped};
 use super::signals::StopSignals;
 use crate::client::{Client, Schedule};
 use crate::error::{Error, Result};
+use crate::flow::Control;
 use crate::job::{Failure, Job, JobRecord, JobType, Outcome, Payload, QueueName, State, WorkerId};
 use crate::observe::JobMetrics;
 use crate::store::Retention;
@@ -80,6 +81,8 @@ struct Plan {
     middleware: Vec<Arc<dyn Middleware>>,
     hooks: Hooks,
     schedules: Vec<Schedule>,
+    /// Flow control by queue.
+    controls: BTreeMap<String, Control>,
     settings: Settings,
     /// What was wrong with it first, told when it is started.
     problem: Option<(&'static str, String)>,
@@ -169,6 +172,16 @@ impl<S> Worker<S> {
     /// Serves a queue, with so many handlers at once.
     pub fn queue(mut self, queue: &str, slots: usize) -> Self {
         self.plan.queues.push((queue.to_owned(), slots, 1));
+        self
+    }
+
+    /// Declares the flow control of a queue that it serves, over all workers (rule K1). It is set at the start, unless an
+    /// operator has set another.
+    pub fn control(mut self, queue: &str, control: Control) -> Self {
+        if let Err(error) = control.check() {
+            self.plan.note("control", format!("of queue {queue:?}: {error}"));
+        }
+        self.plan.controls.insert(queue.to_owned(), control);
         self
     }
 
@@ -323,6 +336,7 @@ impl<S> Worker<S> {
     pub async fn start(self) -> Result<Running> {
         let shared = self.shared()?;
         schedules::register(&self.client, &self.plan.schedules, shared.settings.left).await?;
+        schedules::declare(&self.client, &self.plan.controls).await?;
         let heartbeat = heartbeat::start(&shared)?;
         self.plan.warn_of_unserved_queues();
         let queues: Vec<&str> = shared.queues.iter().map(|queue| queue.name.as_str()).collect();
@@ -386,6 +400,7 @@ impl<S> Worker<S> {
     pub async fn drain(&self) -> Result<Drained> {
         let shared = self.shared()?;
         schedules::register(&self.client, &self.plan.schedules, shared.settings.left).await?;
+        schedules::declare(&self.client, &self.plan.controls).await?;
         drain::drain(&shared, &self.crash).await
     }
 

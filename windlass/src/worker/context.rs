@@ -23,7 +23,7 @@ use crate::job::{
     AttemptId, CancelAsked, DependencyKind, DependsOn, IntoNewJob, JobId, JobRecord, LeaseKey, Payload, Progress,
     SPAWN_MAX, Settlement,
 };
-use crate::store::{Filter, InTx, PAGE_MAX, Save, Settled};
+use crate::store::{self, Filter, InTx, PAGE_MAX, Save, Settled};
 
 /// What handlers get beside their job: the worker's state, and the attempt they run as.
 pub struct Context<S = ()> {
@@ -238,8 +238,9 @@ impl Attempt {
     /// # }
     /// ```
     pub fn complete_in_tx<'t, X: InTx<'t>, T: Serialize + 'static>(&self, tx: X, result: &T) -> X::Answer<()> {
-        let (store, job, in_tx) = (Arc::clone(self.env.client.store()), self.job.id, Arc::clone(&self.in_tx));
-        tx.settle(store, self.completion(result), move |settled| {
+        let (job, in_tx) = (self.job.id, Arc::clone(&self.in_tx));
+        let (store, completion) = store::in_tx::settlement_in(self.env.client.store(), self.completion(result));
+        tx.settle(store, completion, move |settled| {
             let answer = match settled {
                 Ok(Settled::Applied(_) | Settled::AlreadyApplied) => return Ok(()),
                 Ok(Settled::Stale(stale)) => Error::StaleLease { job, stale },

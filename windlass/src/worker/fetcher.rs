@@ -19,10 +19,12 @@ use super::rotation::{Rotation, Wish};
 use super::runner;
 use super::shared::{Shared, Slot};
 use crate::observe;
-use crate::store::{CALL_MAX, ClaimRequest, Claimed, Wake};
+use crate::store::{CALL_MAX, ClaimRequest, Claimed, Claims, Wake};
 
 /// How long a full worker waits for a quarter of its slots before it claims into fewer.
 const LINGER: Duration = Duration::from_millis(1);
+/// Added to the moment at which a gate opens, so that not all workers ask in the same one.
+const RETRY_JITTER: Duration = Duration::from_millis(2);
 /// First and longest pause after a store error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -53,6 +55,8 @@ struct Fetcher {
     committer: mpsc::Sender<Decided>,
     rotation: Rotation,
     hungry: Vec<bool>,
+    /// When a queue is to be asked again because time will have opened one of its gates (rule K15).
+    retry_at: Vec<Option<tokio::time::Instant>>,
     poll_at: tokio::time::Instant,
 }
 
@@ -60,7 +64,8 @@ struct Fetcher {
 pub(super) async fn run(shared: Arc<Shared>, committer: mpsc::Sender<Decided>, pulse: Arc<Pulse>) {
     let hungry = vec![true; shared.queues.len()];
     let poll_at = tokio::time::Instant::now() + shared.settings.poll_interval;
-    let mut fetcher = Fetcher { shared, committer, rotation: Rotation::default(), hungry, poll_at };
+    let retry_at = vec![None; shared.queues.len()];
+    let mut fetcher = Fetcher { shared, committer, rotation: Rotation::default(), hungry, retry_at, poll_at };
     let mut pause = PAUSE.0;
     while !fetcher.shared.is_stopping() {
         pulse.beat();
@@ -75,7 +80,7 @@ pub(super) async fn run(shared: Arc<Shared>, committer: mpsc::Sender<Decided>, p
             Ok(claimed) => {
                 pause = PAUSE.0;
                 fetcher.look_at(&request, &claimed);
-                fetcher.start(claimed, sent);
+                fetcher.start(claimed.jobs, sent);
                 fetcher.linger().await;
             }
             Err(error) => {
@@ -99,6 +104,10 @@ impl Fetcher {
         let mut wishes = Vec::with_capacity(shared.queues.len());
         for (queue, served) in shared.queues.iter().enumerate() {
             self.hungry[queue] |= served.hinted.swap(false, Ordering::SeqCst);
+            if self.retry_at[queue].is_some_and(|at| at <= tokio::time::Instant::now()) {
+                self.retry_at[queue] = None;
+                self.hungry[queue] = true;
+            }
             let room = served.room();
             if self.hungry[queue] && room > 0 {
                 wishes.push(Wish { queue, room, weight: served.weight });
@@ -117,11 +126,17 @@ impl Fetcher {
     }
 
     /// A queue that filled its share may have more; one that did not has nothing left for us.
-    fn look_at(&mut self, request: &ClaimRequest, claimed: &[Claimed]) {
+    ///
+    /// Where time will open a gate, the queues that gave too little are asked again then.
+    fn look_at(&mut self, request: &ClaimRequest, claimed: &Claims) {
+        let again_at = claimed
+            .again_in
+            .map(|again_in| tokio::time::Instant::now() + again_in + self.shared.jittered(RETRY_JITTER));
         for (name, share) in &request.queues {
             let Some(queue) = self.shared.queue_of(name) else { continue };
             let got = claimed.iter().filter(|claimed| claimed.job.spec.queue == *name).count();
             self.hungry[queue] = got >= *share;
+            self.retry_at[queue] = again_at.filter(|_| got < *share);
             self.shared.queues[queue].exhausted.store(got < *share, Ordering::Relaxed);
         }
     }
@@ -171,12 +186,13 @@ impl Fetcher {
             // It came free while nobody was told.
             return;
         }
+        let next_look = self.retry_at.iter().flatten().copied().fold(self.poll_at, std::cmp::Ord::min);
         tokio::select! {
             biased;
             () = shared.env.stopping.cancelled() => {}
             () = shared.woken.notified() => {}
             () = shared.freed.notified() => {}
-            () = tokio::time::sleep_until(self.poll_at) => {}
+            () = tokio::time::sleep_until(next_look) => {}
         }
     }
 

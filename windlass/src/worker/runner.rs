@@ -21,6 +21,8 @@ use super::shared::{Shared, Slot};
 use crate::job::{Category, Failure, State};
 use crate::observe;
 
+/// How long a job rests whose payload is encrypted under a key that this worker does not have.
+const UNOPENED_WAIT: Duration = Duration::from_secs(60);
 /// How long a handler whose time is up may take to notice (rule T1).
 pub(super) const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
@@ -53,6 +55,11 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>, handler: &H
         return Ended::Silent;
     }
     let job = attempt.job();
+    if job.spec.payload.is_sealed() {
+        // Its handler would fail it for good; a worker with the key can still run it.
+        tracing::error!(job = %job.id, "a job is encrypted, and this worker has no key for it: it is given back");
+        return Ended::Finished(Err(Failure::snooze(UNOPENED_WAIT)));
+    }
     let span = tracing::info_span!(
         target: "windlass",
         "windlass.job",

@@ -1,9 +1,11 @@
-//! Schedules that a worker's code registers, and what becomes of those that left the code.
+//! Schedules and flow control that a worker's code registers, and what becomes of schedules that left the code.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client::{Client, Schedule};
 use crate::error::Result;
+use crate::flow::{Change, Control, ControlEdit};
+use crate::job::QueueName;
 use crate::schedule::ScheduleRecord;
 use crate::store::{PAGE_MAX, ScheduleEdit};
 
@@ -22,8 +24,17 @@ pub enum LeftSchedules {
     Delete,
 }
 
-/// Who changed a schedule, in the record of acts, when no person did.
+/// Who changed a schedule or a control, in the record of acts, when no person did.
 const CODE: &str = "worker code";
+
+/// Sets the flow control that the code declares, where no operator has set another.
+pub(super) async fn declare(client: &Client, controls: &BTreeMap<String, Control>) -> Result<()> {
+    for (queue, control) in controls {
+        let change = Change::Put { control: control.clone(), version: None, from_code: true };
+        client.store().control(&ControlEdit::new(QueueName::new(queue)?, change), Some(CODE)).await?;
+    }
+    Ok(())
+}
 
 /// Stores the schedules of the code, where they differ from what is stored, and deals with those that left it.
 pub(super) async fn register(client: &Client, schedules: &[Schedule], left: LeftSchedules) -> Result<()> {

@@ -20,7 +20,7 @@ impl Tables {
     fn matches(&self, filter: &Filter, job: &JobRecord) -> bool {
         let stands = |key: &String| {
             let scope = job.spec.idempotency_scope();
-            scope.and_then(|scope| self.keys.get(&(scope, key.clone()))).is_some_and(|held| held.holder.id == job.id)
+            scope.and_then(|scope| self.keys.get(&(scope, key.clone()))).is_some_and(|held| held.job == job.id)
         };
         filter.matches(job) && filter.key.as_ref().is_none_or(stands)
     }

@@ -2,6 +2,7 @@
 //!
 //! Each test has a schema of its own on the server that `WINDLASS_TEST_POSTGRES` names, or a private server.
 
+mod damage;
 mod health;
 mod plans;
 mod pooler;

@@ -7,6 +7,7 @@ mod chaos;
 mod client;
 mod context;
 mod drained;
+mod flow;
 mod leases;
 mod limits;
 mod logs;

@@ -2,6 +2,7 @@
 //! application's own. What it has in common with other stores is in the conformance suite.
 
 mod batches;
+mod damage;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ async fn enqueue(store: &SqliteStore, job: NewJob) -> windlass::Result<JobId> {
 
 async fn claim(store: &SqliteStore, limit: usize) -> Vec<Claimed> {
     let worker = WorkerId::new("w1").expect("a name");
-    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim")
+    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim").jobs
 }
 
 async fn state(store: &SqliteStore, id: JobId) -> Option<State> {

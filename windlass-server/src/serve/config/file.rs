@@ -29,6 +29,8 @@ pub(super) struct File {
     pub(super) grace: Option<Span>,
     pub(super) tls: Option<Tls>,
     #[serde(default)]
+    pub(super) encryption: Encryption,
+    #[serde(default)]
     pub(super) log: Log,
     #[serde(default)]
     pub(super) limits: Limits,
@@ -63,6 +65,21 @@ pub(super) struct Tls {
     pub(super) cert: PathBuf,
     pub(super) key: PathBuf,
     pub(super) clients: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Encryption {
+    pub(super) keys: Option<Vec<Hidden>>,
+    pub(super) keys_file: Option<PathBuf>,
+}
+
+impl Encryption {
+    /// The keys in force, those of the environment first.
+    pub(super) fn keyring(&self) -> anyhow::Result<Option<windlass::store::Keyring>> {
+        let keys = self.keys.as_ref().map(|keys| keys.iter().map(|key| key.0.as_str()).collect::<Vec<_>>().join("\n"));
+        crate::keys::in_force(keys.as_deref(), self.keys_file.as_deref())
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -137,6 +154,7 @@ impl File {
         match self {
             File { token: Some(_), .. } => Some("a token"),
             File { webhooks, .. } if !webhooks.secrets.is_empty() => Some("the secrets of webhooks"),
+            File { encryption: Encryption { keys: Some(_), .. }, .. } => Some("keys that payloads are encrypted with"),
             File { store: Some(store), .. } if password(store) => Some("the password of the store"),
             _ => None,
         }

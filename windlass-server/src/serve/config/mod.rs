@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use windlass::store::{Retention, redacted};
+use windlass::store::{Keyring, Retention, redacted};
 use windlass::{Client, JobType, NewJob, Payload, Policies, QueueName};
 
 use super::bound::Bounds;
@@ -83,6 +83,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How long ended jobs are kept.
     pub retention: Retention,
+    /// What payloads are encrypted with; `None` for plain ones.
+    pub keys: Option<Keyring>,
     /// How webhooks are delivered.
     pub webhooks: Webhooks,
     /// What holds for jobs that do not say it themselves.
@@ -218,6 +220,7 @@ impl Settings {
             level,
             limits: limits(&file.limits)?,
             retention: retention(&file.retention),
+            keys: file.encryption.keyring()?,
             webhooks: webhooks(given.webhook_secrets, file.webhooks)?,
             policies: policies(file.defaults, file.queues, file.types)?,
         })
@@ -435,12 +438,15 @@ pub struct Whereabouts {
     pub server: Option<String>,
     /// The token that the server asks for.
     pub token: Option<String>,
+    /// What payloads in the store are encrypted with.
+    pub keys: Option<Keyring>,
 }
 
 /// Where the jobs are, by a configuration file; the whole of it must be one.
 pub fn whereabouts_in(path: &std::path::Path) -> anyhow::Result<Whereabouts> {
     let file = file::read(path)?;
-    Ok(Whereabouts { store: file.store, server: file.server, token: file.token.map(|token| token.0) })
+    let keys = file.encryption.keyring()?;
+    Ok(Whereabouts { store: file.store, server: file.server, token: file.token.map(|token| token.0), keys })
 }
 
 /// The lines of the configuration file that make a token known.

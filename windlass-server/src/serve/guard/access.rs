@@ -20,12 +20,25 @@ pub struct Apis {
     bound: Box<MakeApi>,
 }
 
-/// Makes the API of a token that is bound to this, and from whom payloads are hidden or not.
-type MakeApi = dyn Fn(&Bounds, bool) -> Router + Send + Sync;
+/// Makes the API of a token.
+type MakeApi = dyn Fn(&Seen<'_>) -> Router + Send + Sync;
+
+/// What the API of a token depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The token's name, which is written on what it submits.
+    pub name: &'a str,
+    /// Whether it is an admin's that is bound to nothing.
+    pub whole: bool,
+    /// What it is bound to.
+    pub bounds: &'a Bounds,
+    /// Whether payloads are hidden from it.
+    pub hides: bool,
+}
 
 impl Apis {
-    /// The API of an admin, and how to make one for another token.
-    pub fn new(whole: Router, bound: impl Fn(&Bounds, bool) -> Router + Send + Sync + 'static) -> Self {
+    /// The API where no token is asked for, and how to make the one of a token.
+    pub fn new(whole: Router, bound: impl Fn(&Seen<'_>) -> Router + Send + Sync + 'static) -> Self {
         Apis { whole, bound: Box::new(bound) }
     }
 }
@@ -34,7 +47,7 @@ impl From<Router> for Apis {
     /// The same for everybody.
     fn from(whole: Router) -> Self {
         let same = whole.clone();
-        Apis::new(whole, move |_, _| same.clone())
+        Apis::new(whole, move |_| same.clone())
     }
 }
 
@@ -164,7 +177,7 @@ impl Each {
                 role,
                 payloads_hidden,
                 share: Some(Arc::clone(share)),
-                api: if whole { apis.whole.clone() } else { (apis.bound)(token.bounds(), payloads_hidden) },
+                api: (apis.bound)(&Seen { name: token.name(), whole, bounds: token.bounds(), hides: payloads_hidden }),
             }
         });
         let admitted = admitted.collect();

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::Instrument;
 
-pub use self::access::Apis;
+pub use self::access::{Apis, Seen};
 pub use self::host::Host;
 pub use self::session::SessionSecret;
 pub use self::token::{Token, Tokens, is_guessed, new_token, random};

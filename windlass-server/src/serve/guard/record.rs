@@ -51,6 +51,11 @@ impl Record {
         });
     }
 
+    /// Somebody signed in to the page. Each is told: it is rare, and a person's.
+    pub(super) fn session_begun(&self, token: &str, from: IpAddr) {
+        tracing::info!(token, %from, "a session began");
+    }
+
     fn is_new(&self, token: &str, from: IpAddr, now: Instant) -> bool {
         let mut seen = self.seen.lock().expect("nothing panics while it holds this lock");
         let key = (token.to_owned(), from);

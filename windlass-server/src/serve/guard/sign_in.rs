@@ -113,7 +113,10 @@ impl Guard {
 
     async fn sign_in(&self, token: &str, jar: &Jar, peer: IpAddr) -> Response<Body> {
         let unknown = match self.access.mark(token.trim()) {
-            Ok(mark) => return with_cookies([self.sessions.begin(&mark, jar)]),
+            Ok(mark) => {
+                self.record.session_begun(&mark.name, peer);
+                return with_cookies([self.sessions.begin(&mark, jar)]);
+            }
             Err(unknown) => unknown,
         };
         metrics::refused("token");

@@ -100,7 +100,7 @@ impl Bench {
     pub async fn claim_from(&self, queue: &str, limit: usize) -> Vec<Claimed> {
         let queue = QueueName::new(queue).expect("a queue name");
         let request = ClaimRequest { lease_time: Some(LEASE), ..ClaimRequest::new(worker("w1"), queue, limit) };
-        self.store.claim(&request).await.expect("claim")
+        self.store.claim(&request).await.expect("claim").jobs
     }
 
     /// Claims the one job there must be.

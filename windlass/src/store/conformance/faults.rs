@@ -279,9 +279,11 @@ impl Bench {
 
 async fn o1_ended_jobs_are_listed_last_ended_first(bench: Bench) {
     let jobs: Vec<JobId> = bench.insert(vec![job(); 5]).await.iter().map(|job| job.id).collect();
+    let mut claimed: Vec<_> = bench.claim(5).await.into_iter().map(Some).collect();
     for place in [3, 0, 4, 1, 2] {
         bench.advance(SECOND);
-        let claimed = bench.take(jobs[place]).await;
+        let claimed = claimed[place].take().expect("each ends once");
+        assert_eq!(claimed.job.id, jobs[place]);
         bench.complete(claimed.lease).await;
     }
     bench.in_state(State::Failed).await;

@@ -9,7 +9,7 @@ use super::{Case, cases};
 
 const RUNTIME: &str = "the worker runtime's tests";
 const CLIENT: &str = "the client's tests";
-const CORE: &str = "the unit tests of `job`, `workflow` and `schedule`";
+const CORE: &str = "the unit tests of `job`, `flow`, `workflow` and `schedule`";
 const SQL: &str = "the tests of the SQLite and PostgreSQL stores";
 const SERVER: &str = "the server's tests";
 const SUITE: &str = "this suite, run on every store of the crate";
@@ -66,9 +66,11 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Retry and backoff", rules: RETRY },
     Chapter { title: "Timeouts", rules: TIMEOUTS },
     Chapter { title: "Idempotency", rules: IDEMPOTENCY },
+    Chapter { title: "Unique jobs", rules: UNIQUE },
     Chapter { title: "Dependencies and workflows", rules: WORKFLOWS },
     Chapter { title: "Recurring work", rules: RECURRING },
     Chapter { title: "Operators", rules: OPERATORS },
+    Chapter { title: "Flow control", rules: FLOW },
     Chapter { title: "Transactions", rules: TRANSACTIONS },
     Chapter { title: "Runtime and interfaces", rules: INTERFACES },
     Chapter { title: "Errors", rules: ERRORS },
@@ -167,6 +169,14 @@ const IDEMPOTENCY: &[Rule] = &[
     store("I4", "a requeue keeps id and key; a clone is a new job linked to its original"),
 ];
 
+const UNIQUE: &[Rule] = &[
+    both("U1", "a key may hold until its job is first claimed or ends; no later transition meets a conflict", &[CORE]),
+    both("U2", "it may be computed from the payload, whatever the order of members and the white space", &[CORE]),
+    both("U3", "a submission may replace a job that was never claimed; one that was stays", &[CORE]),
+    both("U4", "of many submissions the last runs, after quiet or at most so long after the first", &[CORE]),
+    store("U5", "in each period the first submission runs, and the others find it"),
+];
+
 const WORKFLOWS: &[Rule] = &[
     store("W1", "unknown ids, cycles, depth over 100 and more than 1,000 dependencies are refused whole"),
     store("W2", "a bad end goes through the graph and names the job it began with"),
@@ -191,6 +201,25 @@ const OPERATORS: &[Rule] = &[
     both("O3", "queues are paused, resumed and purged", &[SERVER]),
     both("O4", "ended jobs are kept as long as configured, and while they are needed", &[SERVER]),
     both("O5", "every reason why a job is not running now is told", &[CORE]),
+];
+
+const FLOW: &[Rule] = &[
+    store("K1", "control is set, changed and cleared at run time, each as an act; a plain queue knows nothing of it"),
+    both("K2", "never more of a queue, a type or a key run than the limit in force", &[CORE]),
+    store("K3", "a slot is free in the transaction that ends its lease, whatever ends it, and only then"),
+    store("K4", "a limit holds for every claim that begins after it was set; lowering stops nothing"),
+    store("K5", "what runs when a queue comes under control is counted, and waiting jobs keep their order"),
+    store("K6", "a key has 1 to 128 characters and never changes; its own limit wins over that of each key"),
+    both("K7", "in any interval of length t at most burst + t × count ÷ per jobs start", &[CORE]),
+    store("K8", "a hold starts nothing of its gate before its moment; handlers and operators may set one"),
+    both("K9", "a job that may not run never delays one that may", &[CORE]),
+    both("K10", "fair keys go by priority, by what runs for their weight, and by turn", &[CORE]),
+    both("K11", "no key starts more than its weight and one before each has started once", &[CORE]),
+    both("K12", "with ageing no job is passed by one that came more than four steps later", &[CORE]),
+    store("K13", "jobs of an ordered key start one at a time in order; a retry goes on with the same job"),
+    store("K14", "a failed job halts its ordered key until it ends well, is deleted, or the key is resumed"),
+    store("K15", "a claim says when to ask again, if time alone will open a gate"),
+    store("K16", "operators reach a waiting job wherever it stands, and an idle key leaves no trace"),
 ];
 
 const TRANSACTIONS: &[Rule] = &[

@@ -28,6 +28,21 @@ impl Tables {
                 found.push(format!("index {index} has {has} entries for {wants} jobs"));
             }
         }
+        for (name, control) in self.queues.iter().filter_map(|(name, queue)| Some((name, queue.control.as_ref()?))) {
+            let of = |state: State| {
+                self.jobs
+                    .values()
+                    .filter(|stored| stored.entry.job.spec.queue == *name && stored.entry.job.state == state)
+                    .count()
+            };
+            let running: u32 = control.running.values().sum();
+            let waiting: usize = control.strands.values().map(std::collections::BTreeSet::len).sum();
+            if (running as usize, waiting) != (of(State::Running), of(State::Scheduled)) {
+                found.push(format!(
+                    "the gates of queue {name} count {running} running and {waiting} waiting jobs, but there are others"
+                ));
+            }
+        }
         for state in State::ALL {
             let counted: u64 = self.queues.values().map(|queue| queue.states[usize::from(state.number())]).sum();
             if counted != self.in_state(|is| is == state) as u64 {

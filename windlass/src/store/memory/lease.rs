@@ -7,27 +7,35 @@ use std::time::Duration;
 use super::tables::{ClaimOrder, Stored, Tables};
 use crate::error::Result;
 use crate::job::{JobType, LOG_LINES_MAX, Lease, LeaseKey, LogLine, QueueName, Stale, State};
-use crate::store::answer::{Claimed, Extended};
+use crate::store::answer::{Claimed, Claims, Extended};
 use crate::store::new_lease_token;
 use crate::store::request::{ClaimRequest, Save};
 use crate::time::Timestamp;
 use crate::workflow::Sequence;
 
 impl Tables {
-    pub(super) fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Vec<Claimed> {
-        let mut claimed = Vec::new();
+    pub(super) fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Claims {
+        let (mut claimed, mut again_at) = (Vec::new(), None);
         for (queue, room) in &request.queues {
             let wanted = (*room).min(request.limit - claimed.len());
+            let paused = self.queues.get(queue).is_none_or(|queue| queue.paused);
+            if self.controlled(queue).is_some() && !paused && wanted > 0 {
+                let (jobs, again) = self.claim_through_gates(queue, wanted, request, now);
+                claimed.extend(jobs);
+                again_at = [again_at, again].into_iter().flatten().min();
+                continue;
+            }
             for sequence in self.next_in(queue, request.types.as_deref(), wanted, now) {
                 claimed.push(self.claim_one(sequence, request, now));
             }
         }
-        claimed
+        Claims { jobs: claimed, again_in: again_at.map(|at: Timestamp| at.since(now)) }
     }
 
     /// The next jobs of a queue in claim order: its lanes are merged, and stay untouched where a type is not wanted.
     fn next_in(&self, queue: &QueueName, types: Option<&[JobType]>, wanted: usize, now: Timestamp) -> Vec<Sequence> {
-        let Some(queue) = self.queues.get(queue).filter(|queue| !queue.paused && wanted > 0) else {
+        let Some(queue) = self.queues.get(queue).filter(|queue| !queue.paused && queue.control.is_none() && wanted > 0)
+        else {
             return Vec::new();
         };
         let lanes: Vec<&BTreeSet<ClaimOrder>> = match types {
@@ -56,7 +64,7 @@ impl Tables {
         next
     }
 
-    fn claim_one(&mut self, sequence: Sequence, request: &ClaimRequest, now: Timestamp) -> Claimed {
+    pub(super) fn claim_one(&mut self, sequence: Sequence, request: &ClaimRequest, now: Timestamp) -> Claimed {
         self.update(sequence, |entry| {
             let token = new_lease_token();
             entry.job.claim(&request.worker, request.lease_time, now).expect("only SCHEDULED jobs stand in lanes");

@@ -2,9 +2,10 @@
 //!
 //! One mutex around `Tables`; every method takes it, lets time pass (what fell due becomes SCHEDULED), and does one
 //! thing. The decisions are the pure core's and those of [`rules`], to which `working` is the way. The
-//! other files follow the pipeline: `insert`, `lease` (claim, extend, save), `upkeep`, `operate`, `read`, `schedules`.
+//! other files follow the pipeline: `insert`, `lease` (claim, extend, save), `control` (flow control), `upkeep`, `operate`, `read`, `schedules`.
 
 mod check;
+mod control;
 mod insert;
 mod lease;
 mod operate;
@@ -30,6 +31,7 @@ use super::request::*;
 use super::rules;
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -115,7 +117,7 @@ impl Store for MemoryStore {
         self.change(|tables, now| tables.insert(&submission, now))
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         Ok(self.change(|tables, now| tables.claim(request, now)))
     }
 
@@ -204,6 +206,18 @@ impl Store for MemoryStore {
         Ok(self.read(|tables, _| tables.queues()))
     }
 
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        self.change(|tables, now| tables.control(edit, by, now))
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        Ok(self.read(|tables, _| tables.controlled(queue).map(|known| known.record.clone())))
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        self.read(|tables, now| tables.keys(query, now))
+    }
+
     async fn announce(&self, worker: &WorkerReport) -> Result<()> {
         self.change(|tables, now| tables.announce(worker, now));
         Ok(())
@@ -227,6 +241,10 @@ impl Store for MemoryStore {
 
     async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
         self.read(|tables, _| tables.list_workflows(after, limit))
+    }
+
+    async fn own(&self, owner: &str) -> Result<()> {
+        self.change(|tables, _| tables.own(owner))
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -55,6 +55,16 @@ impl Tables {
         Ok((found, None))
     }
 
+    /// Marks an unused store as this owner's.
+    pub(super) fn own(&mut self, owner: &str) -> Result<()> {
+        let in_use = !self.schedules.is_empty() || !self.queues().is_empty();
+        let holding = rules::Holding { owner: self.owner.clone(), accepted: self.accepted, in_use };
+        if holding.take(owner)? {
+            self.owner = Some(owner.to_owned());
+        }
+        Ok(())
+    }
+
     pub(super) fn set_paused(&mut self, queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) {
         let entry = self.queues.entry(queue.clone()).or_default();
         if entry.paused == paused {

@@ -6,7 +6,9 @@ use crate::job::{
     AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State,
     WorkflowId,
 };
-use crate::store::answer::{ActRecord, Counted, JobEvent, Page, QueueRecord, Totals, WorkerRecord};
+use crate::store::answer::{
+    ActRecord, Counted, JobEvent, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, Totals, WorkerRecord, fits,
+};
 use crate::store::faults::FaultGroup;
 use crate::store::observe::{ENDS_MAX, EndRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends};
 use crate::store::request::{Cursor, FaultQuery, Filter, ListQuery, Order, PAGE_MAX, WORKER_LIVE, WorkerReport};
@@ -23,7 +25,7 @@ impl Tables {
         let stands = |key: &String| {
             let scope = job.spec.idempotency_scope();
             let held = scope.and_then(|scope| self.keys.get(&(scope, key.clone())));
-            held.is_some_and(|held| held.job == job.id)
+            held.is_some_and(|held| held.kept.job == job.id)
         };
         filter.matches(job) && filter.key.as_ref().is_none_or(stands)
     }
@@ -99,7 +101,12 @@ impl Tables {
     }
 
     pub(super) fn logs(&self, id: JobId) -> Result<Vec<LogLine>> {
-        Ok(self.known(id)?.logs.iter().cloned().collect())
+        let mut left = LOGS_BYTES_MAX;
+        let newest =
+            self.known(id)?.logs.iter().rev().take_while(|line| fits(line.text.len() + LOG_LINE_BYTES, &mut left));
+        let mut lines: Vec<LogLine> = newest.cloned().collect();
+        lines.reverse();
+        Ok(lines)
     }
 
     pub(super) fn explain(&self, id: JobId, now: Timestamp) -> Result<Explanation> {
@@ -118,6 +125,7 @@ impl Tables {
             paused: queue.is_some_and(|queue| queue.paused),
             waits_for: if entry.job.state == State::Pending { waits_for } else { Vec::new() },
             ahead,
+            blocked: self.blocked(&entry.job, now),
             ..Circumstances::default()
         };
         for worker in self.live_workers(now) {

@@ -5,15 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use super::control::Controlled;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Outcome, Payload, Priority,
-    QueueName, State, WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Outcome, Priority, QueueName, State,
+    WorkerId, WorkflowId,
 };
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEvent, JobEventKind, Wake, WorkerRecord};
 use crate::store::observe::{AttemptCount, LaneRecord, Sample, SampleStep, ended_place};
 use crate::store::request::Cursor;
-use crate::store::rules::{Edges, Entry};
+use crate::store::rules::{Edges, Entry, KeptKey};
 use crate::time::Timestamp;
 use crate::workflow::{Sequence, WorkflowRecord};
 
@@ -50,10 +51,9 @@ impl Stored {
 /// What an idempotency key stands for, kept even when the job is gone.
 #[derive(Debug)]
 pub(super) struct Key {
-    pub(super) job: JobId,
-    pub(super) expires_at: Option<Timestamp>,
-    pub(super) job_type: JobType,
-    pub(super) payload: Payload,
+    pub(super) kept: KeptKey,
+    /// When upkeep looks at it.
+    pub(super) look_at: Option<Timestamp>,
 }
 
 /// Something that happened, by its number.
@@ -64,6 +64,7 @@ pub(super) struct Event {
     job: JobId,
     queue: QueueName,
     job_type: JobType,
+    submitted_by: Option<String>,
     kind: JobEventKind,
 }
 
@@ -75,6 +76,7 @@ impl Event {
             job: self.job,
             queue: self.queue.clone(),
             job_type: self.job_type.clone(),
+            submitted_by: self.submitted_by.clone(),
             kind: self.kind,
         }
     }
@@ -91,6 +93,8 @@ pub(super) struct Queue {
     pub(super) lanes: BTreeMap<JobType, BTreeSet<ClaimOrder>>,
     /// The numbers of each type, which stay when its jobs are gone.
     pub(super) numbers: BTreeMap<JobType, LaneRecord>,
+    /// Flow control, where the queue has it.
+    pub(super) control: Option<Box<Controlled>>,
 }
 
 #[derive(Debug)]
@@ -108,7 +112,8 @@ pub(super) struct Tables {
     pub(super) ended: BTreeSet<(State, Timestamp, Sequence)>,
     pub(super) edges: Edges,
     pub(super) keys: HashMap<ScopedKey, Key>,
-    pub(super) key_ends: BTreeSet<(Timestamp, ScopedKey)>,
+    /// Keys by the moment at which upkeep looks at them.
+    pub(super) key_looks: BTreeSet<(Timestamp, ScopedKey)>,
     pub(super) workflows: BTreeMap<Sequence, WorkflowRecord>,
     pub(super) workflow_ids: HashMap<WorkflowId, Sequence>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
@@ -120,6 +125,7 @@ pub(super) struct Tables {
     pub(super) accepted: u64,
     pub(super) pruned: u64,
     pub(super) samples: BTreeMap<(SampleStep, Timestamp), Sample>,
+    pub(super) owner: Option<String>,
     pub(super) random: fastrand::Rng,
     hints: Vec<Wake>,
 }
@@ -160,7 +166,7 @@ impl Tables {
             ended: BTreeSet::new(),
             edges: Edges::default(),
             keys: HashMap::new(),
-            key_ends: BTreeSet::new(),
+            key_looks: BTreeSet::new(),
             workflows: BTreeMap::new(),
             workflow_ids: HashMap::new(),
             workers: BTreeMap::new(),
@@ -172,6 +178,7 @@ impl Tables {
             accepted: 0,
             pruned: 0,
             samples: BTreeMap::new(),
+            owner: None,
             random: fastrand::Rng::new(),
             hints: Vec::new(),
         }
@@ -259,6 +266,9 @@ impl Tables {
             self.queues.insert(job.spec.queue.clone(), Queue::default());
         }
         let queue = self.queues.get_mut(&job.spec.queue).expect("it was made a line ago");
+        if let Some(control) = &mut queue.control {
+            control.place_state(job, before.map(|(state, _)| state), after.map(|(state, _)| state));
+        }
         let job_type = &job.spec.job_type;
         if !queue.numbers.contains_key(job_type) {
             let fresh = LaneRecord::new(job.spec.queue.clone(), job_type.clone());
@@ -293,8 +303,12 @@ impl Tables {
         if before == after {
             return;
         }
-        let spec = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job.spec;
+        let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job;
+        let spec = &job.spec;
         let queue = self.queues.get_mut(&spec.queue).expect("a job's queue exists since it was placed");
+        if let Some(control) = &mut queue.control {
+            control.place_claim(job, before, after);
+        }
         if let Some(before) = before
             && let Some(lane) = queue.lanes.get_mut(&spec.job_type)
         {
@@ -351,7 +365,8 @@ impl Tables {
             JobEventKind::Ended(_) => job.updated_at,
         };
         let (id, queue, job_type) = (job.id, job.spec.queue.clone(), job.spec.job_type.clone());
-        self.events.push_back(Event { number: self.next_event, at, job: id, queue, job_type, kind });
+        let submitted_by = job.spec.options.submitted_by.clone();
+        self.events.push_back(Event { number: self.next_event, at, job: id, queue, job_type, submitted_by, kind });
         self.next_event += 1;
         if self.events.len() > EVENTS_KEPT {
             self.events.pop_front();

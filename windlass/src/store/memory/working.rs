@@ -3,6 +3,7 @@
 
 use super::tables::Tables;
 use crate::error::Error;
+use crate::job::State;
 use crate::store::answer::Wake;
 use crate::store::new_job_id;
 use crate::store::rules::{Changes, Missing, Run, ScheduleWrite, Stop, WorkingSet};
@@ -21,7 +22,7 @@ impl Tables {
         loop {
             match run.step(&mut set) {
                 Ok(answer) => {
-                    self.write(set.finish());
+                    self.write(set.finish(), now);
                     return Ok(answer);
                 }
                 Err(Stop::Missing(missing)) => self.load(&mut set, missing, now),
@@ -53,8 +54,8 @@ impl Tables {
             }
             Missing::Keys(keys) => {
                 for key in keys {
-                    let holder = self.holder(&key, now);
-                    set.put_key(key, holder);
+                    let held = self.held(&key, now);
+                    set.put_key(key, held);
                 }
             }
             Missing::Attempt(key, outcome) => {
@@ -79,14 +80,19 @@ impl Tables {
         }
     }
 
-    fn write(&mut self, changes: Changes) {
-        for entry in changes.new {
-            self.keep_key(&entry.job);
-            self.add(entry);
+    fn write(&mut self, changes: Changes, now: Timestamp) {
+        changes.new.into_iter().for_each(|entry| self.add(entry));
+        for kept in changes.keys {
+            let look_at = kept.look_at(now);
+            self.keep_key(kept, look_at);
         }
         for change in changes.changed {
+            if change.before.job.state == State::Running && change.after.job.state != State::Running {
+                self.hint_freed(&change.after.job.spec.queue);
+            }
             self.update(change.after.sequence, |entry| *entry = change.after);
         }
+        self.hold_gates(changes.holds);
         for change in changes.edges {
             self.edges.set(change.edge, change.open);
         }

@@ -1,6 +1,7 @@
 //! Claims: one statement, whether one lane is wanted or many.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -11,10 +12,12 @@ use super::fault::Fault;
 use super::job_rows::JobColumns;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
+use super::turns::Caller;
 use super::{Inner, job_rows, tokens};
 use crate::job::{Lease, QueueName, WorkerId};
 use crate::store::answer::Claimed;
 use crate::store::request::ClaimRequest;
+use crate::store::rules;
 
 /// How many more jobs than are wanted a claim of several lanes looks at: other claimers may hold the first.
 const SLACK: i32 = 200;
@@ -22,8 +25,29 @@ const SLACK: i32 = 200;
 const FULL_SCAN_EVERY_MAX: Duration = Duration::from_secs(10);
 
 impl Inner {
-    pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
-        let link = self.link().await?;
+    /// Claims jobs. Damaged ones are set aside, and where only such were found, the next ones are looked at.
+    pub(super) async fn claim(self: &Arc<Self>, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
+        let mut claimed = Vec::new();
+        for _ in 0..rules::DAMAGED_CLAIMS_MAX {
+            let (damaged, sound) = rules::split_damaged(self.claim_any(request).await?);
+            claimed = sound;
+            if damaged.is_empty() {
+                break;
+            }
+            // The others are the caller's already; what is not set aside now comes back when its lease ends.
+            if let Err(error) = self.settle(&damaged).await {
+                tracing::warn!(%error, "damaged jobs could not be set aside");
+                break;
+            }
+            if !claimed.is_empty() {
+                break;
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn claim_any(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
+        let link = self.link(Caller::Worker).await?;
         let mut wanted = self.wanted(request);
         if wanted.lanes.is_empty() || self.lanes.is_old(wanted.queues.iter().copied()) {
             let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
@@ -121,7 +145,7 @@ impl Inner {
         let Some(columns) = rows.first().map(JobColumns::of) else { return Ok(Vec::new()) };
         for row in rows {
             let (seq, job) = job_rows::claimed(row, &columns, &self.lanes, worker)?;
-            let token = tokens::of(seq, common);
+            let token = self.tokens().token(seq, common);
             let place = wanted.queues.iter().position(|queue| **queue == job.spec.queue);
             jobs.push((place, job.claim_order(seq), job, token));
         }

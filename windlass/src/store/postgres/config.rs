@@ -59,6 +59,11 @@ impl PostgresOptions {
                 return Err(Error::invalid("sslmode", known));
             }
         };
+        if verify == Verify::Authority && own.sslrootcert.is_none() {
+            // Any server with a certificate of a public authority, for whatever name, would be trusted.
+            let problem = "verify-ca needs sslrootcert, the authorities to trust; verify-full does not";
+            return Err(Error::invalid("sslmode", problem));
+        }
         config.ssl_mode(mode);
         if config.get_application_name().is_none() {
             config.application_name("windlass");
@@ -259,6 +264,9 @@ mod tests {
         assert!(options.listen);
         assert!(!PostgresOptions::new("postgres://h/db?notifications=off").expect("valid").listen);
         assert_eq!(PostgresOptions::new("postgres://h/db?connections=3").expect("valid").connections, 3);
+        let refused = PostgresOptions::new("postgres://h/db?sslmode=verify-ca").expect_err("any authority");
+        assert!(refused.to_string().contains("sslrootcert"), "{refused}");
+        assert!(PostgresOptions::new("postgres://h/db?sslmode=verify-full").is_ok());
         for bad in ["sslmode=sometimes", "pooler=maybe", "notifications=2", "connections=1", "connections=x"] {
             assert!(PostgresOptions::new(&format!("postgres://h/db?{bad}")).is_err(), "{bad}");
         }

@@ -12,10 +12,12 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Inner;
+use super::driver_row::Row;
 use super::fault::Fault;
 use super::job_rows;
 use super::lanes::Lane;
-use crate::job::{JobId, State};
+use super::turns::Caller;
+use crate::job::{JobId, JobOptions, State};
 use crate::store::answer::{JobEvent, JobEventKind, Page};
 use crate::store::observe::AttemptCount;
 use crate::store::request::{Cursor, PAGE_MAX};
@@ -120,7 +122,7 @@ impl Inner {
 
     /// The place after everything that has happened.
     async fn present(&self) -> Result<Page<JobEvent>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let mut place = Place { xid: 0, event: 0, index: 0 };
         for _ in 0..LOOKS_MAX {
             let rows = link.query(include_str!("sql/get_last_event.sql"), &[]).await?;
@@ -135,7 +137,7 @@ impl Inner {
     }
 
     async fn events_after(&self, place: Place, limit: usize) -> Result<Page<JobEvent>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let (xid, event) = (place.xid.to_string(), place.event);
         let mut rows = Vec::new();
@@ -164,14 +166,17 @@ impl Inner {
         let lanes: Vec<i32> = found.iter().map(|event| event.2).collect();
         self.lanes.learn_lanes(&link, &lanes).await?;
         let rows = link.query(include_str!("sql/get_id.sql"), &[&seqs]).await?;
-        let ids: HashMap<i64, Uuid> = rows.iter().map(|row| (row.get("seq"), row.get("id"))).collect();
+        let submitter = |row: &Row| row.get::<_, Option<&str>>("options").and_then(JobOptions::submitter_in);
+        let jobs = rows.iter().map(|row| (row.get("seq"), (row.get("id"), submitter(row))));
+        let jobs: HashMap<i64, (Uuid, Option<String>)> = jobs.collect();
         let items = found.into_iter().filter_map(|(place, at, lane, kind, seq)| {
             let (queue, job_type) = self.lanes.name(lane)?;
             let state = u8::try_from(kind).ok().and_then(State::from_number);
             let kind = state.map_or(JobEventKind::Enqueued, JobEventKind::Ended);
             // A job that has been pruned since has no id any more.
-            let job = JobId::from_uuid(*ids.get(&seq)?);
-            Some(JobEvent { cursor: place.cursor(), at: job_rows::time(at), job, queue, job_type, kind })
+            let (id, submitted_by) = jobs.get(&seq)?.clone();
+            let (cursor, at, job) = (place.cursor(), job_rows::time(at), JobId::from_uuid(id));
+            Some(JobEvent { cursor, at, job, queue, job_type, submitted_by, kind })
         });
         Ok(Page { items: items.collect(), next: Some(next) })
     }

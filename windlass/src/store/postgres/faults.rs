@@ -7,6 +7,7 @@ use super::driver_row::Row;
 use super::fault::Fault;
 use super::job_rows;
 use super::lanes::Lane;
+use super::turns::Caller;
 use crate::job::{Fingerprint, JobRecord};
 use crate::store::answer::Page;
 use crate::store::faults::{FaultEnd, FaultGroup};
@@ -25,7 +26,7 @@ impl Inner {
     pub(super) async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>, Fault> {
         let most = query.groups_max();
         let after = query.place()?.map_or(-1, Fingerprint::number);
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let wanted = i64::try_from(most + 1).unwrap_or(i64::MAX);
         let rows = link.query(include_str!("sql/list_faults.sql"), &[&after, &wanted]).await?;
         let numbers: Vec<i64> = rows.iter().map(|row| row.get("fingerprint")).collect();

@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::job_rows::{self, Note};
 use super::lanes::Lane;
 use super::schedules;
-use super::tokens;
+use super::tokens::TokenKey;
 use super::transaction::Transaction;
 use super::working::{Working, kind_number};
 use crate::job::{Dependency, Fingerprint, JobId, JobRecord, LeaseToken, State, WorkerId};
@@ -101,7 +101,7 @@ impl Transaction<'_> {
             }
         }
         self.add_wide(&changes.new, notes).await?;
-        self.keep_keys(&changes.new).await?;
+        self.keep_keys(&changes.keys).await?;
         self.edit_wide(&changes.changed).await?;
         let moved: Vec<i64> = changes.changed.iter().map(|change| change.after.sequence).collect();
         if !moved.is_empty() {
@@ -109,7 +109,7 @@ impl Transaction<'_> {
         }
         let mut places: [Vec<Value>; 4] = Default::default();
         for entry in changes.new.iter().chain(changes.changed.iter().map(|change| &change.after)) {
-            let (place, row) = narrow(entry, note_of(notes, entry.job.id)?);
+            let (place, row) = narrow(entry, note_of(notes, entry.job.id)?, self.store.tokens());
             places[place].push(row);
         }
         let statements = [
@@ -185,7 +185,7 @@ impl Transaction<'_> {
             Some(json!({
                 "seq": seqs.get(job)?,
                 "version": attempt.lease_version,
-                "token": tokens::stored(*token),
+                "token": self.store.tokens().stored(*token),
                 "number": attempt.number,
                 "generation": attempt.generation,
                 "outcome": attempt.outcome?.number(),
@@ -271,7 +271,8 @@ fn wide(entry: &Entry, lane: Lane) -> Value {
         "deadline": micros(job.deadline),
         "visibility": job_rows::micros(spec.options.timeouts.visibility),
         "content_type": spec.payload.stored_content_type(),
-        "options": job_rows::json(&spec.options),
+        // What cannot be read is not written over.
+        "options": spec.damage.is_none().then(|| job_rows::json(&spec.options)),
         "depends_on": depends_on.map(job_rows::json),
         "workflow": job.workflow_id,
         "schedule": job.firing.as_ref().map(|firing| firing.schedule.as_str()),
@@ -285,7 +286,7 @@ fn micros(time: Option<Timestamp>) -> Option<i64> {
 }
 
 /// The narrow row of a job, and which table it goes to: pending, ready, leased, done.
-fn narrow(entry: &Entry, note: &Note) -> (usize, Value) {
+fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, Value) {
     let job = &entry.job;
     let mut row = json!({
         "seq": entry.sequence,
@@ -329,7 +330,7 @@ fn narrow(entry: &Entry, note: &Note) -> (usize, Value) {
         State::Running => {
             let lease = job.lease.as_ref();
             set("scheduled_at", json!(micros(job.scheduled_at)));
-            set("token", json!(entry.token.map(tokens::stored)));
+            set("token", json!(entry.token.map(|token| tokens.stored(token))));
             set("expires_at", json!(lease.map(|lease| lease.expires_at.as_micros())));
             set("worker", json!(lease.map(|lease| lease.worker.as_str())));
             set("cancel", json!(job.cancel.as_ref().map(job_rows::json)));
@@ -339,7 +340,7 @@ fn narrow(entry: &Entry, note: &Note) -> (usize, Value) {
             let completed_by: Option<&(LeaseToken, WorkerId)> = note.completed_by.as_ref();
             set("scheduled_at", json!(micros(job.scheduled_at)));
             set("completed_at", json!(micros(job.completed_at)));
-            set("token", json!(completed_by.map(|(token, _)| tokens::stored(*token))));
+            set("token", json!(completed_by.map(|(token, _)| tokens.stored(*token))));
             set("worker", json!(completed_by.map(|(_, worker)| worker.as_str())));
             set("reason", json!(job.reason.as_ref().map(job_rows::json)));
             set("fingerprint", json!(job.fault().map(Fingerprint::number)));

@@ -9,9 +9,10 @@
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
-use super::{Inner, tokens};
+use super::tokens::{self, TokenKey};
 use crate::job::{JobId, LeaseKey};
 
 /// Bits of an id behind the sequence: 74 random ones, the version and the variant.
@@ -19,7 +20,10 @@ pub(super) const REST_BITS: u32 = 80;
 pub(super) const REST: u128 = (1 << REST_BITS) - 1;
 
 /// The secret of one schema's ids.
-pub(super) struct IdKey(Vec<u8>);
+pub(super) struct IdKey {
+    key: Vec<u8>,
+    tokens: TokenKey,
+}
 
 /// What an id will be, but for the sequence.
 #[derive(Clone, Copy)]
@@ -44,7 +48,11 @@ impl IdKey {
     pub(super) async fn read(link: &Link<'_>) -> Result<Self, Fault> {
         let rows = link.query(include_str!("sql/get_store.sql"), &[]).await?;
         let row = rows.first().ok_or_else(|| super::job_rows::corrupt("no key of its ids"))?;
-        Ok(IdKey(row.get("id_key")))
+        Ok(IdKey::from_bytes(row.get("id_key")))
+    }
+
+    fn from_bytes(key: Vec<u8>) -> Self {
+        IdKey { tokens: TokenKey::of(&key), key }
     }
 
     pub(super) fn draw(&self) -> Draw {
@@ -53,7 +61,7 @@ impl IdKey {
     }
 
     fn mask(&self, rest: u128) -> i64 {
-        let digest = Sha256::new().chain_update(&self.0).chain_update(&rest.to_be_bytes()[6..]).finalize();
+        let digest = Sha256::new().chain_update(&self.key).chain_update(&rest.to_be_bytes()[6..]).finalize();
         digest[..6].iter().fold(0, |mask, byte| mask << 8 | i64::from(*byte))
     }
 
@@ -85,6 +93,11 @@ impl Inner {
         self.id_key().draw()
     }
 
+    /// What the tokens of leases are made with.
+    pub(super) fn tokens(&self) -> &TokenKey {
+        &self.id_key().tokens
+    }
+
     fn id_key(&self) -> &IdKey {
         self.ids.get().expect("the key is read before the store is used")
     }
@@ -96,7 +109,7 @@ mod tests {
 
     #[test]
     fn an_id_leads_to_its_sequence_and_looks_random() {
-        let key = IdKey(vec![7; 32]);
+        let key = IdKey::from_bytes(vec![7; 32]);
         let mut firsts = std::collections::HashSet::new();
         for seq in (1..5000).chain([(1 << 48) - 1]) {
             let draw = key.draw();

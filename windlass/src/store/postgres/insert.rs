@@ -9,10 +9,11 @@ use super::driver_row::Row;
 use super::fault::{Fault, retrying};
 use super::ids::Draw;
 use super::insert_coalescer::InsertCoalescer;
-use super::insert_keyed::is_keyed;
+use super::insert_keyed::{Keyed, TAKE_OVERS_MAX, is_keyed};
 use super::job_rows;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
+use super::turns::Caller;
 use crate::error::Result;
 use crate::job::{JobId, JobSpec, Priority, RunAt, State};
 use crate::store::answer::{Inserted, InsertedJob, Wake};
@@ -77,26 +78,35 @@ impl Inner {
         &self,
         submission: &Submission,
     ) -> std::result::Result<Option<(Inserted, Vec<Wake>)>, Fault> {
-        let mut link = self.link().await?;
+        let mut link = self.link(Caller::Producer).await?;
         let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
         self.lanes.ensure(&link, names).await?;
         // One job needs one statement; of several, one may lose its key while the others are stored.
-        if submission.jobs().len() == 1 {
-            return self.insert_keyed(&link, submission).await;
+        let is_alone = submission.jobs().len() == 1;
+        let mut over = Vec::new();
+        for _ in 0..TAKE_OVERS_MAX {
+            if !is_alone {
+                link.begin().await?;
+            }
+            let answer = self.insert_keyed(&link, submission, &over).await;
+            match &answer {
+                _ if is_alone => {}
+                Ok(Keyed::Stored(..)) => link.commit().await?,
+                Ok(Keyed::Over(_) | Keyed::Unclear) | Err(_) => link.roll_back().await,
+            }
+            match answer? {
+                Keyed::Stored(inserted, hints) => return Ok(Some((inserted, hints))),
+                Keyed::Over(more) => over.extend(more),
+                Keyed::Unclear => break,
+            }
         }
-        link.begin().await?;
-        let answer = self.insert_keyed(&link, submission).await;
-        match &answer {
-            Ok(Some(_)) => link.commit().await?,
-            Ok(None) | Err(_) => link.roll_back().await,
-        }
-        answer
+        Ok(None)
     }
 
     async fn insert_slowly(self: &Arc<Self>, submission: &Submission) -> Result<Inserted> {
         let attempted = attempted(submission.jobs().len());
         let insert = || async {
-            let mut tx = self.transaction().await?;
+            let mut tx = self.transaction(Caller::Producer).await?;
             let inserted = tx.insert(submission).await;
             tx.finish(inserted).await
         };
@@ -108,7 +118,7 @@ impl Inner {
         &self,
         submissions: &[&Submission],
     ) -> std::result::Result<Option<Vec<Inserted>>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Producer).await?;
         let specs = || submissions.iter().flat_map(|submission| submission.jobs());
         self.lanes.ensure(&link, specs().map(|spec| (&spec.queue, &spec.job_type))).await?;
         let columns = Columns::of(specs(), self)?;

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::Inner;
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::lanes::{Lane, Lanes};
-use super::tokens;
 use crate::error::Error;
 use crate::job::{
-    AttemptId, AttemptRecord, Category, Dependency, Failure, FailureRecord, Firing, JobId, JobOptions, JobRecord,
-    JobSpec, LeaseInfo, LeaseToken, Outcome, Payload, Priority, State, WorkerId, WorkflowId,
+    AttemptId, AttemptRecord, CancelAsked, Category, Damage, Dependency, Failure, FailureRecord, Firing, JobId,
+    JobOptions, JobRecord, JobSpec, LeaseInfo, LeaseToken, Outcome, Payload, Priority, State, WorkerId, WorkflowId,
 };
 use crate::store::rules::Entry;
 use crate::time::Timestamp;
@@ -58,10 +59,15 @@ pub(super) fn failure_record_text(failure: &FailureRecord) -> String {
     json(&FailureText { category, code, message, causes })
 }
 
-fn failure_record(text: Option<&str>, at: Option<i64>) -> Result<Option<FailureRecord>, Fault> {
+pub(super) fn failure_record(text: Option<&str>, at: Option<i64>) -> serde_json::Result<Option<FailureRecord>> {
     let Some(text) = text else { return Ok(None) };
     let FailureText { category, code, message, causes } = serde_json::from_str(text)?;
     Ok(Some(FailureRecord { category, code, message, causes, at: time(at.unwrap_or_default()) }))
+}
+
+/// A value kept as JSON; null for none.
+fn json_option<T: DeserializeOwned>(text: Option<&str>) -> serde_json::Result<Option<T>> {
+    text.map(serde_json::from_str).transpose()
 }
 
 /// JSON text of one of our own types.
@@ -100,27 +106,26 @@ job_columns! {
     started_at, failed_at, failure, expires_at,
 }
 
-/// What a job was submitted with.
-fn spec(row: &Row, columns: &JobColumns, lanes: &Lanes) -> Result<JobSpec, Fault> {
+/// What a job was submitted with, as far as it can be read.
+fn spec(row: &Row, columns: &JobColumns, lanes: &Lanes, damage: &mut Damage) -> Result<JobSpec, Fault> {
     let (queue, job_type) = lanes.name(row.get(columns.lane)).ok_or_else(|| corrupt("a lane without a name"))?;
     let payload: &[u8] = row.get(columns.payload);
     let payload = Payload::from_stored(row.get(columns.content_type), Bytes::copy_from_slice(payload));
-    let depends_on: Vec<Dependency> = match row.get::<_, Option<&str>>(columns.depends_on) {
-        None => Vec::new(),
-        Some(text) => serde_json::from_str(text)?,
-    };
-    let priority = priority(row.get(columns.priority))?;
-    Ok(JobSpec::from_stored(job_type, queue, payload, priority, depends_on, options(row.get(columns.options))?))
+    let depends_on: Option<Vec<Dependency>> =
+        damage.or_default("dependencies", json_option(row.get(columns.depends_on)));
+    let priority = damage.or_default("priority", priority(row.get(columns.priority)));
+    let options = damage.or_default("options", options(row.get(columns.options)));
+    Ok(JobSpec::from_stored(job_type, queue, payload, priority, depends_on.unwrap_or_default(), options))
 }
 
 /// Reads options; those of a plain job are the same two characters.
-fn options(text: &str) -> Result<JobOptions, Fault> {
-    if text == "{}" { Ok(JobOptions::default()) } else { Ok(serde_json::from_str(text)?) }
+fn options(text: &str) -> serde_json::Result<JobOptions> {
+    if text == "{}" { Ok(JobOptions::default()) } else { serde_json::from_str(text) }
 }
 
-fn priority(number: i16) -> Result<Priority, Fault> {
+fn priority(number: i16) -> Result<Priority, String> {
     let known = u8::try_from(number).ok().and_then(Priority::from_number);
-    known.ok_or_else(|| corrupt("a priority that is none"))
+    known.ok_or_else(|| format!("{number} is no priority"))
 }
 
 fn state(number: i16) -> Result<State, Fault> {
@@ -147,16 +152,23 @@ fn skeleton(row: &Row, columns: &JobColumns, lanes: &Lanes) -> Result<JobRecord,
     let scheduled_at = times(row.get(columns.scheduled_at));
     let progress: Option<&str> = row.get(columns.progress);
     let checkpoint: Option<&[u8]> = row.get(columns.checkpoint);
+    let mut damage = Damage::default();
+    let spec = spec(row, columns, lanes, &mut damage)?;
+    let inherited = row.get::<_, Option<i16>>(columns.inherited).map(priority).transpose();
+    let inherited_priority = damage.or_default("inherited priority", inherited);
+    let failure = failure_record(row.get(columns.failure), row.get(columns.failed_at));
+    let failure = damage.or_default("failure", failure);
+    let progress = damage.or_default("progress", json_option(progress));
     Ok(JobRecord {
         id: JobId::from_uuid(row.get(columns.id)),
-        spec: Arc::new(spec(row, columns, lanes)?),
+        spec: Arc::new(spec.with_damage(damage)),
         state: State::Running,
         attempt: count(row.get(columns.attempt)),
         failures: count(row.get(columns.failures)),
         lost: count(row.get(columns.lost)),
         generation: count(row.get(columns.generation)),
         position: scheduled_at.unwrap_or(created_at),
-        inherited_priority: row.get::<_, Option<i16>>(columns.inherited).map(priority).transpose()?,
+        inherited_priority,
         created_at,
         updated_at: created_at,
         scheduled_at,
@@ -167,9 +179,9 @@ fn skeleton(row: &Row, columns: &JobColumns, lanes: &Lanes) -> Result<JobRecord,
         lease: None,
         lease_version: u64::try_from(row.get::<_, i64>(columns.version)).unwrap_or_default(),
         cancel: None,
-        failure: failure_record(row.get(columns.failure), row.get(columns.failed_at))?,
+        failure,
         result: None,
-        progress: progress.map(serde_json::from_str).transpose()?,
+        progress,
         checkpoint: checkpoint.map(Bytes::copy_from_slice),
         workflow_id: row.get::<_, Option<Uuid>>(columns.workflow).map(WorkflowId::from_uuid),
         firing: firing(row, columns),
@@ -198,10 +210,10 @@ pub(super) fn claimed(
 }
 
 /// A row of the view `record`.
-pub(super) fn job_row(row: &Row, columns: &JobColumns, lanes: &Lanes, now: Timestamp) -> Result<JobRow, Fault> {
+pub(super) fn job_row(row: &Row, columns: &JobColumns, store: &Inner, now: Timestamp) -> Result<JobRow, Fault> {
     let number: Option<i16> = row.get("state");
     let state = state(number.ok_or_else(|| corrupt("a job without a state"))?)?;
-    let mut job = skeleton(row, columns, lanes)?;
+    let mut job = skeleton(row, columns, &store.lanes)?;
     job.state = state;
     match state {
         State::Pending => {
@@ -223,14 +235,20 @@ pub(super) fn job_row(row: &Row, columns: &JobColumns, lanes: &Lanes, now: Times
         State::Running => {
             job.updated_at = job.started_at.unwrap_or(job.created_at);
             job.lease = Some(lease(row, columns, job.lease_version)?);
-            let cancel: Option<&str> = row.get("cancel");
-            job.cancel = cancel.map(serde_json::from_str).transpose()?;
+            let mut damage = Damage::default();
+            // That somebody asked is known; who and why is not.
+            job.cancel = json_option(row.get("cancel")).unwrap_or_else(|problem| {
+                damage.note("request to stop", problem);
+                Some(CancelAsked::new(None, "", job.created_at))
+            });
+            job.add_damage(damage);
         }
         State::Completed | State::Failed | State::DeadLetter | State::Cancelled => {
             let at = time(row.get("completed_at"));
             (job.completed_at, job.updated_at) = (Some(at), at);
-            let reason: Option<&str> = row.get("reason");
-            job.reason = reason.map(serde_json::from_str).transpose()?;
+            let mut damage = Damage::default();
+            job.reason = damage.or_default("reason", json_option(row.get("reason")));
+            job.add_damage(damage);
             let result: Option<&[u8]> = row.get("result");
             let content_type: Option<&str> = row.get("result_type");
             job.result = result.map(|bytes| Payload::from_stored(content_type, Bytes::copy_from_slice(bytes)));
@@ -243,7 +261,7 @@ pub(super) fn job_row(row: &Row, columns: &JobColumns, lanes: &Lanes, now: Times
     };
     let sequence = row.get(columns.seq);
     let token: Option<Uuid> = row.get("token");
-    let token = token.map(|stored| tokens::of(sequence, stored));
+    let token = token.map(|stored| store.tokens().token(sequence, stored));
     let worker: Option<&str> = row.get("worker");
     let worker = worker.map(WorkerId::new).transpose()?;
     let completed_by = token.zip(worker).filter(|_| state == State::Completed);
@@ -295,7 +313,8 @@ pub(super) fn attempt(row: &Row, job: JobId) -> Result<AttemptRecord, Fault> {
         started_at: time(row.get("started_at")),
         ended_at: Some(time(ended_at)),
         outcome: Some(outcome.ok_or_else(|| corrupt("an outcome that is none"))?),
-        failure: failure_record(row.get("failure"), Some(ended_at))?,
+        // One that cannot be read is found by `check`; the others must be shown.
+        failure: failure_record(row.get("failure"), Some(ended_at)).unwrap_or_default(),
     })
 }
 

@@ -8,10 +8,13 @@ use uuid::Uuid;
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::link::Link;
-use super::{Inner, job_rows, tokens};
+use super::tokens::TokenKey;
+use super::turns::Caller;
+use super::{Inner, job_rows};
 use crate::job::{CancelAsked, JobId, LeaseKey, LeaseToken, Stale};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
+use crate::time::Timestamp;
 
 /// What is known of the leases on some jobs: the token, the expiry and the time.
 struct Fences {
@@ -38,7 +41,7 @@ impl Inner {
         let seqs = self.sequences(&ids);
         let rows = link.query(include_str!("sql/get_fence.sql"), &[&self.given_time(), &seqs, &ids]).await?;
         let held = rows.iter().map(|row| {
-            let token = tokens::of(row.get("seq"), row.get("token"));
+            let token = self.tokens().token(row.get("seq"), row.get("token"));
             (JobId::from_uuid(row.get("id")), (token, row.get("expires_at"), row.get("now")))
         });
         Ok(Fences { held: held.collect() })
@@ -52,10 +55,11 @@ impl Inner {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let link = self.link().await?;
+        let link = self.link(Caller::Heartbeat).await?;
         let places = self.leased(leases);
         let fitting = places.iter().zip(leases).filter(|((_, fits), _)| *fits);
-        let mut sorted: Vec<(i64, Uuid)> = fitting.map(|((seq, _), key)| (*seq, tokens::stored(key.token))).collect();
+        let mut sorted: Vec<(i64, Uuid)> =
+            fitting.map(|((seq, _), key)| (*seq, self.tokens().stored(key.token))).collect();
         sorted.sort_unstable();
         sorted.dedup();
         let (seqs, stored): (Vec<i64>, Vec<Uuid>) = sorted.into_iter().unzip();
@@ -65,8 +69,11 @@ impl Inner {
         for row in &rows {
             let cancel: Option<&str> = row.get("cancel");
             let left = Duration::from_micros(u64::try_from(row.get::<_, i64>("expires_in")).unwrap_or_default());
-            let cancel = cancel.map(serde_json::from_str).transpose()?;
-            held.insert(tokens::of(row.get("seq"), row.get("token")), (left, cancel));
+            // That somebody asked is known, even where who and why cannot be read.
+            let asked =
+                |text| serde_json::from_str(text).unwrap_or_else(|_| CancelAsked::new(None, "", Timestamp::EPOCH));
+            let cancel = cancel.map(asked);
+            held.insert(self.tokens().token(row.get("seq"), row.get("token")), (left, cancel));
         }
         let held = |key: &LeaseKey, fits: bool| held.get(&key.token).filter(|_| fits);
         let all = || leases.iter().zip(&places).map(|(key, (_, fits))| (key, *fits));
@@ -83,10 +90,10 @@ impl Inner {
         if saves.is_empty() {
             return Ok(Vec::new());
         }
-        let mut link = self.link().await?;
+        let mut link = self.link(Caller::Worker).await?;
         let keys: Vec<LeaseKey> = saves.iter().map(Save::key).collect();
         let places = self.leased(&keys);
-        let merged = Merged::of(saves, &places);
+        let merged = Merged::of(saves, &places, self.tokens());
         link.begin().await?;
         match self.save_in(&link, saves, &merged).await {
             Ok(answers) => {
@@ -129,7 +136,7 @@ struct Merged<'s> {
 
 impl<'s> Merged<'s> {
     /// Takes where each lease is, and whether its token fits.
-    fn of(saves: &'s [Save], places: &[(i64, bool)]) -> Self {
+    fn of(saves: &'s [Save], places: &[(i64, bool)], tokens: &TokenKey) -> Self {
         let mut merged = Merged::default();
         let fitting = saves.iter().zip(places).filter(|(_, (_, fits))| *fits);
         let mut sorted: Vec<(i64, &Save)> = fitting.map(|(save, (seq, _))| (*seq, save)).collect();
@@ -138,7 +145,7 @@ impl<'s> Merged<'s> {
             let key = save.key();
             let place = *merged.places.entry(key).or_insert_with(|| {
                 merged.seqs.push(seq);
-                merged.tokens.push(tokens::stored(key.token));
+                merged.tokens.push(tokens.stored(key.token));
                 merged.checkpoints.push(None);
                 merged.progress.push(None);
                 merged.seqs.len() - 1

@@ -16,22 +16,30 @@ use tokio_postgres::types::{ToSql, Type};
 use super::config::{PostgresOptions, SCHEMA_DEFAULT};
 use super::driver_row::Row;
 use super::fault::Fault;
+use super::turns::Held;
 use crate::error::{Error, Result};
 
 /// The store's own connections plan for tables that are empty at one moment and full at the next: index scans always,
 /// one plan for all parameters, and nothing compiled. Statements are short, so a long one is stuck. So are the pauses
 /// between those of a transaction: a program that is stopped in the middle of one would keep its turn from all others.
+/// A shorter time that the administrator set for the role or the database stays.
 /// The search path leaves out every schema in which another role could plant a function of the name of one that is called.
 const SETTINGS: &str = "set search_path = pg_catalog, pg_temp; set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
      set enable_hashjoin = off; set enable_bitmapscan = off; set enable_indexonlyscan = off;
-     set enable_material = off; set jit = off; set statement_timeout = '60s'; set lock_timeout = '20s';
-     set idle_in_transaction_session_timeout = '5s'; set client_min_messages = warning;";
+     set enable_material = off; set jit = off; set client_min_messages = warning;
+     select set_config(t.name, t.most, false)
+     from (values ('statement_timeout', '60s'), ('lock_timeout', '20s'), ('idle_in_transaction_session_timeout', '5s'))
+         as t (name, most)
+     where not current_setting(t.name)::interval between interval '1us' and t.most::interval;";
 
 /// The same for one transaction: behind a pooler, what is set for a session would be left to other clients.
 const BEGIN_POOLED: &str = "begin; set local search_path = pg_catalog, pg_temp; set local enable_seqscan = off; set local enable_mergejoin = off;
      set local enable_hashjoin = off; set local enable_bitmapscan = off; set local enable_indexonlyscan = off;
-     set local enable_material = off; set local jit = off; set local statement_timeout = '60s';
-     set local lock_timeout = '20s'; set local idle_in_transaction_session_timeout = '60s'";
+     set local enable_material = off; set local jit = off;
+     select set_config(t.name, t.most, true)
+     from (values ('statement_timeout', '60s'), ('lock_timeout', '20s'), ('idle_in_transaction_session_timeout', '60s'))
+         as t (name, most)
+     where not current_setting(t.name)::interval between interval '1us' and t.most::interval";
 
 /// A parameter of a statement.
 pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
@@ -114,13 +122,16 @@ enum Way<'a> {
     Own {
         object: Option<Box<Object>>,
         open: AtomicBool,
+        /// Given back with the connection.
+        _held: Held,
     },
     Users(&'a dyn UsersTransaction),
 }
 
 impl<'a> Link<'a> {
-    pub(super) fn own(object: Object, schema: Arc<str>, types: Option<Arc<Types>>) -> Self {
-        Link { way: Way::Own { object: Some(Box::new(object)), open: AtomicBool::new(false) }, schema, types }
+    pub(super) fn own(object: Object, held: Held, schema: Arc<str>, types: Option<Arc<Types>>) -> Self {
+        let (object, open) = (Some(Box::new(object)), AtomicBool::new(false));
+        Link { way: Way::Own { object, open, _held: held }, schema, types }
     }
 
     pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
@@ -228,6 +239,19 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
+    /// Begins a transaction of which all statements see the same. Said at once, because nothing may be asked before.
+    pub(super) async fn begin_snapshot(&mut self) -> std::result::Result<(), Fault> {
+        const SNAPSHOT: &str = "begin isolation level repeatable read";
+        if let Way::Own { .. } = &self.way {
+            self.mark_open();
+            match self.types.is_some() {
+                true => self.batch(&BEGIN_POOLED.replacen("begin", SNAPSHOT, 1)).await?,
+                false => self.batch(SNAPSHOT).await?,
+            }
+        }
+        Ok(())
+    }
+
     pub(super) async fn commit(&mut self) -> std::result::Result<(), Fault> {
         if let Way::Own { .. } = &self.way {
             self.batch("commit").await?;
@@ -259,7 +283,7 @@ fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>
 impl Drop for Link<'_> {
     /// A connection whose transaction was neither committed nor rolled back never returns to the pool.
     fn drop(&mut self) {
-        if let Way::Own { object, open } = &mut self.way
+        if let Way::Own { object, open, .. } = &mut self.way
             && *open.get_mut()
             && let Some(object) = object.take()
         {

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
@@ -52,13 +52,16 @@ pub(super) fn hint(text: &str) -> Option<Wake> {
     }
 }
 
-pub(super) type Notifications = mpsc::UnboundedReceiver<String>;
+/// How many notifications wait to be passed on; of more the oldest are lost, as hints may be. Each has at most 8,000 bytes.
+const NOTIFICATIONS_KEPT: usize = 1024;
+
+pub(super) type Notifications = broadcast::Receiver<String>;
 
 /// A connection, the notifications it receives, and the task that drives it.
 pub(super) async fn open(
     config: &ListenerConfig,
 ) -> Result<(Client, Notifications, JoinHandle<()>), tokio_postgres::Error> {
-    let (tell, heard) = mpsc::unbounded_channel();
+    let (tell, heard) = broadcast::channel(NOTIFICATIONS_KEPT);
     match &config.tls {
         None => {
             let (client, connection) = config.driver.connect(NoTls).await?;
@@ -71,7 +74,7 @@ pub(super) async fn open(
     }
 }
 
-async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, tell: mpsc::UnboundedSender<String>)
+async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, tell: broadcast::Sender<String>)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -135,12 +138,13 @@ async fn test(
     client.batch_execute(&format!("listen {}", config.channel)).await?;
     notify(client, &config.channel, &config.sender).await?;
     let own_notification = async {
-        while let Some(text) = heard.recv().await {
-            if text == config.sender {
-                return Tested::Heard;
+        loop {
+            match heard.recv().await {
+                Ok(text) if text == config.sender => return Tested::Heard,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return Tested::Cut,
             }
         }
-        Tested::Cut
     };
     Ok(tokio::time::timeout(TEST_WAIT, own_notification).await.unwrap_or(Tested::Silent))
 }
@@ -155,8 +159,12 @@ async fn listen_until_cut(config: &ListenerConfig, store: &Weak<Inner>, away: &m
     *away = AWAY_MIN;
     loop {
         let text = match tokio::time::timeout(Duration::from_secs(1), heard.recv()).await {
-            Ok(Some(text)) => text,
-            Ok(None) => return Ended::Cut,
+            Ok(Ok(text)) => text,
+            Ok(Err(RecvError::Lagged(lost))) => {
+                tracing::debug!(lost, "more notifications came than could be passed on; jobs are found by polling");
+                continue;
+            }
+            Ok(Err(RecvError::Closed)) => return Ended::Cut,
             // Only to notice that the store has gone.
             Err(_) if store.strong_count() == 0 => {
                 task.abort();
@@ -177,5 +185,31 @@ fn pass_on(store: &Arc<Inner>, own: &str, text: &str) {
     for hint in parts.filter_map(hint) {
         // It is no error if nothing in this process waits for hints.
         let _ = store.wakes.send(hint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::broadcast::error::TryRecvError;
+
+    use super::*;
+
+    #[test]
+    fn l21_a_flood_of_notifications_is_bounded() {
+        let (tell, mut heard) = broadcast::channel(NOTIFICATIONS_KEPT);
+        for number in 0..10_000 {
+            let _ = tell.send(format!("sender s{number}"));
+        }
+        assert_eq!(tell.len(), NOTIFICATIONS_KEPT);
+        assert!(matches!(heard.try_recv(), Err(TryRecvError::Lagged(_))), "the oldest are lost");
+        assert_eq!(heard.try_recv().expect("the next one"), "sender s8976");
+    }
+
+    #[test]
+    fn words_that_mean_nothing_are_passed_over() {
+        for words in ["", "x", "s", "sa b", "c", "cnot-an-id", "é", "\u{0}"] {
+            assert_eq!(hint(words), None, "{words:?}");
+        }
+        assert_eq!(hint("smail"), Some(Wake::Scheduled(QueueName::new("mail").expect("a name"))));
     }
 }

@@ -106,6 +106,7 @@ fn unfit(schema: &str, there: usize, known: usize) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use super::super::turns::Caller;
     use super::super::{PostgresOptions, PostgresStore};
     use super::*;
     use crate::job::{Limits, NewJob, Payload, Policies, State};
@@ -127,10 +128,10 @@ mod tests {
 
         let steps = [STEPS[0], LATER];
         for attempt in ["step 2", "nothing is left to do"] {
-            let mut link = store.inner.link().await.expect("a connection");
+            let mut link = store.inner.link(Caller::Worker).await.expect("a connection");
             migrate_by(&steps, &mut link, &schema, 1).await.expect(attempt);
         }
-        let link = store.inner.link().await.expect("a connection");
+        let link = store.inner.link(Caller::Worker).await.expect("a connection");
         let rows = link.query("select count(*) as marked from windlass.job where mark = 'kept'", &[]).await;
         assert_eq!(rows.expect("the new column")[0].get::<_, i64>("marked"), 1);
         let found = store.find(&[job]).await.expect("find");

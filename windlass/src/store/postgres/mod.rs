@@ -42,6 +42,7 @@ mod store;
 mod tls;
 mod tokens;
 mod transaction;
+mod turns;
 mod upkeep;
 mod upkeep_progress;
 mod working;
@@ -60,6 +61,7 @@ use self::ids::IdKey;
 use self::lanes::Lanes;
 use self::link::Link;
 pub use self::migrate::SCHEMA_VERSION;
+use self::turns::{Caller, Turns};
 use self::upkeep_progress::UpkeepProgress;
 use super::answer::Wake;
 use crate::clock::Clock;
@@ -78,6 +80,8 @@ pub struct PostgresStore {
 
 struct Inner {
     pool: Pool,
+    /// Which callers may hold how many connections of the pool.
+    turns: Turns,
     schema: Arc<str>,
     /// The types of parameters, where statements may not be prepared.
     types: Option<Arc<link::Types>>,
@@ -113,8 +117,10 @@ impl PostgresStore {
         let notifier = Some(notifier).filter(|_| options.listen);
         let types = pooled.then(Arc::default);
         let clock = options.clock.clone();
+        let turns = Turns::new(options.connections, options.wait);
         let inner = Arc::new(Inner {
             pool,
+            turns,
             schema,
             types,
             slow_path_lock,
@@ -127,7 +133,7 @@ impl PostgresStore {
             notifier,
         });
         let opened = async {
-            let mut link = inner.link().await?;
+            let mut link = inner.link(Caller::Worker).await?;
             match options.migrate {
                 // Migrations have a lock of their own.
                 true => migrate::migrate(&mut link, &inner.schema, !slow_path_lock).await?,
@@ -180,7 +186,7 @@ impl PostgresStore {
 
     /// Removes the schema and everything in it, for tests.
     pub async fn drop_schema(&self) -> Result<()> {
-        let link = self.inner.link().await.map_err(|fault| fault.into_error("drop the schema"))?;
+        let link = self.inner.link(Caller::Worker).await.map_err(|fault| fault.into_error("drop the schema"))?;
         let statement = format!("drop schema {} cascade", self.inner.schema);
         link.batch(&statement).await.map_err(|fault| fault.into_error("drop the schema"))
     }
@@ -220,12 +226,14 @@ fn lock_number(schema: &str) -> i64 {
 }
 
 impl Inner {
-    async fn link(&self) -> Result<Link<'static>, Fault> {
-        Ok(Link::own(self.pool.get().await?, Arc::clone(&self.schema), self.types.clone()))
+    /// A connection for this caller, in its turn.
+    async fn link(&self, caller: Caller) -> Result<Link<'static>, Fault> {
+        let held = self.turns.take(caller).await?;
+        Ok(Link::own(self.pool.get().await?, held, Arc::clone(&self.schema), self.types.clone()))
     }
 
-    async fn transaction(self: &Arc<Self>) -> Result<transaction::Transaction<'static>, Fault> {
-        transaction::Transaction::begin(self.link().await?, Arc::clone(self)).await
+    async fn transaction(self: &Arc<Self>, caller: Caller) -> Result<transaction::Transaction<'static>, Fault> {
+        transaction::Transaction::begin(self.link(caller).await?, Arc::clone(self)).await
     }
 
     /// The time of a clock that was put in place of the database's.
@@ -265,5 +273,20 @@ impl Inner {
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore").field("schema", &self.inner.schema).finish_non_exhaustive()
+    }
+}
+
+/// Reads the words of a notification, for the fuzzers.
+#[cfg(fuzzing)]
+pub(super) fn read_notification(text: &str) {
+    text.split(' ').for_each(|word| drop(listen::hint(word)));
+}
+
+/// Reads bytes as the texts that rows hold, for the fuzzers.
+#[cfg(fuzzing)]
+pub(super) fn read_columns(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = job_rows::failure_record(Some(text), None);
+        let _ = schedules::read(text);
     }
 }

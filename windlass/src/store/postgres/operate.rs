@@ -1,9 +1,9 @@
 //! Operators' acts: on jobs by id or by filter, and on queues.
 
 use super::fault::Fault;
-use super::read;
 use super::transaction::Transaction;
 use super::working::Working;
+use super::{read, records};
 use crate::job::{JobId, QueueName};
 use crate::store::answer::Operated;
 use crate::store::request::{Cursor, Filter, Operation, PAGE_MAX, Target};
@@ -62,6 +62,22 @@ impl Transaction<'_> {
         };
         self.load_sequences(working, &seqs, keep).await?;
         Ok((matching, found.next.map(|seq| Cursor(seq.to_string()))))
+    }
+
+    /// Marks an unused store as this owner's.
+    pub(super) async fn own(&mut self, owner: &str) -> Result<(), Fault> {
+        let rows = self.link.query(include_str!("sql/get_owner.sql"), &[]).await?;
+        let known = rows.first().and_then(|row| row.get("owner"));
+        let time = Some(self.now.as_micros());
+        let tallies = records::tallies(&self.link.query(include_str!("sql/count_states.sql"), &[&time]).await?)?;
+        let accepted = tallies.iter().map(|tally| tally.accepted).sum();
+        let paused = tallies.iter().any(|tally| tally.paused);
+        let schedules = self.link.query(include_str!("sql/list_schedules.sql"), &[&None::<&str>, &1_i64]).await?;
+        let in_use = paused || !schedules.is_empty();
+        if (rules::Holding { owner: known, accepted, in_use }).take(owner)? {
+            self.link.execute(include_str!("sql/put_owner.sql"), &[&owner]).await?;
+        }
+        Ok(())
     }
 
     /// Pauses or resumes a queue, which is made if there is none.

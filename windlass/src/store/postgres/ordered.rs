@@ -6,6 +6,7 @@ use super::Inner;
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::link::{Link, Parameter};
+use super::turns::Caller;
 use crate::job::JobRecord;
 use crate::store::answer::Page;
 use crate::store::request::{Cursor, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
@@ -26,7 +27,7 @@ impl Inner {
     pub(super) async fn list_in_order(&self, query: &ListQuery) -> Result<Page<JobRecord>, Fault> {
         query.order.check(&query.filter)?;
         let limit = query.limit.clamp(1, PAGE_MAX);
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
         let (mut items, mut looked, mut after) = (Vec::new(), 0, query.after.clone());
         loop {

@@ -8,12 +8,13 @@ use super::fault::Fault;
 use super::job_rows::{self, JobColumns, JobRow};
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
+use super::turns::Caller;
 use crate::error::{Error, Result as Answer};
 use crate::job::{
     AttemptId, AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, Fingerprint, JobId, JobRecord, LogLine,
     State,
 };
-use crate::store::answer::{Counted, Page};
+use crate::store::answer::{Counted, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page};
 use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 use crate::time::Timestamp;
 
@@ -230,7 +231,7 @@ impl Inner {
         let lanes: Vec<i32> = rows.iter().map(|row| row.get("lane")).collect();
         self.lanes.learn_lanes(link, &lanes).await?;
         let Some(columns) = rows.first().map(JobColumns::of) else { return Ok(Vec::new()) };
-        rows.iter().map(|row| job_rows::job_row(row, &columns, &self.lanes, now)).collect()
+        rows.iter().map(|row| job_rows::job_row(row, &columns, self, now)).collect()
     }
 
     async fn find_rows(&self, link: &Link<'_>, ids: &[JobId]) -> Result<(Vec<JobRow>, Timestamp), Fault> {
@@ -242,7 +243,7 @@ impl Inner {
     }
 
     pub(super) async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let (rows, _) = self.find_rows(&link, ids).await?;
         let found: HashMap<JobId, JobRecord> = rows.into_iter().map(|row| (row.entry.job.id, row.entry.job)).collect();
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
@@ -260,7 +261,7 @@ impl Inner {
         }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
         let found = scan(&link, self, &query.filter, before, limit, false, now).await?;
         let next = found.next.map(|seq| Cursor(seq.to_string()));
@@ -277,7 +278,7 @@ impl Inner {
         if *filter == by_lane {
             return Ok(Counted::kept(self.count_lanes(filter).await?, cap));
         }
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
         let mut counted = Counted::default();
         let mut from = 0;
@@ -331,7 +332,7 @@ impl Inner {
     }
 
     pub(super) async fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let (job, _) = self.known(&link, id).await?;
         let rows = link.query(include_str!("sql/list_attempts.sql"), &[&job.entry.sequence]).await?;
         let closed: Result<Vec<_>, Fault> = rows.iter().map(|row| job_rows::attempt(row, id)).collect();
@@ -344,9 +345,10 @@ impl Inner {
     }
 
     pub(super) async fn logs(&self, id: JobId) -> Result<Vec<LogLine>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let (job, _) = self.known(&link, id).await?;
-        let rows = link.query(include_str!("sql/list_logs.sql"), &[&job.entry.sequence]).await?;
+        let (most, each) = (LOGS_BYTES_MAX as i64, LOG_LINE_BYTES as i64);
+        let rows = link.query(include_str!("sql/list_logs.sql"), &[&job.entry.sequence, &most, &each]).await?;
         let line = |row: &Row| LogLine {
             attempt: AttemptId::of(id, u64::try_from(row.get::<_, i64>("version")).unwrap_or_default()),
             at: job_rows::time(row.get("at")),
@@ -356,7 +358,7 @@ impl Inner {
     }
 
     pub(super) async fn explain(&self, id: JobId) -> Result<Explanation, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let (JobRow { entry, .. }, now) = self.known(&link, id).await?;
         let job = &entry.job;
         let queue = job.spec.queue.as_str();

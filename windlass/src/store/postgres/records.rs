@@ -11,8 +11,9 @@ use super::fault::Fault;
 use super::job_rows;
 use super::link::Link;
 use super::read::numbered;
+use super::turns::Caller;
 use crate::job::{JobType, QueueName, State, WorkerId, WorkflowId};
-use crate::store::answer::{ActRecord, Page, QueueRecord, Totals, WorkerRecord};
+use crate::store::answer::{ActRecord, Page, QueueRecord, Totals, WORKERS_BYTES_MAX, WorkerRecord};
 use crate::store::observe::{
     COUNTED_MAX, ENDS_MAX, EndRecord, LaneRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends,
 };
@@ -76,7 +77,7 @@ pub(super) struct Counts {
 
 impl Inner {
     async fn counts(&self) -> Result<Counts, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         self.counts_on(&link).await
     }
 
@@ -107,7 +108,7 @@ impl Inner {
     }
 
     pub(super) async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let counts = self.counts_on(&link).await?;
         let mut ends = Vec::new();
         if let Some(from) = ends_from {
@@ -128,7 +129,7 @@ impl Inner {
     }
 
     pub(super) async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<(), Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Worker).await?;
         let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
         let (at, data) = (sample.at.as_micros(), job_rows::json(sample));
         link.execute(include_str!("sql/put_sample.sql"), &[&seconds, &at, &data]).await?;
@@ -143,7 +144,7 @@ impl Inner {
         from: Timestamp,
         before: Timestamp,
     ) -> Result<Vec<Sample>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
         let most = i64::try_from(SAMPLES_MAX).unwrap_or(i64::MAX);
         let (from, before) = (from.as_micros(), before.as_micros());
@@ -153,7 +154,7 @@ impl Inner {
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>, Fault> {
         let counts = self.counts().await?;
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let rows = link.query(include_str!("sql/get_oldest_scheduled.sql"), &[&self.given_time()]).await?;
         let oldest: HashMap<String, i64> = rows.iter().map(|row| (row.get("name"), row.get("due"))).collect();
         let record = |(name, paused): (QueueName, bool)| {
@@ -170,7 +171,7 @@ impl Inner {
     }
 
     pub(super) async fn announce(&self, report: &WorkerReport) -> Result<(), Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Worker).await?;
         let (id, time, text) = (report.id.as_str(), self.given_time(), job_rows::json(report));
         link.execute(include_str!("sql/put_worker.sql"), &[&time, &id, &text]).await?;
         Ok(())
@@ -178,10 +179,12 @@ impl Inner {
 
     pub(super) async fn live_workers(&self, link: &Link<'_>) -> Result<Vec<WorkerRecord>, Fault> {
         let live = job_rows::micros(WORKER_LIVE);
-        let rows = link.query(include_str!("sql/list_workers.sql"), &[&self.given_time(), &live]).await?;
+        let most = WORKERS_BYTES_MAX as i64;
+        let rows = link.query(include_str!("sql/list_workers.sql"), &[&self.given_time(), &live, &most]).await?;
         let mut workers = Vec::with_capacity(rows.len());
         for row in &rows {
-            let WorkerReport { id, host, queues, types } = serde_json::from_str(row.get("report"))?;
+            let Ok(report) = serde_json::from_str(row.get("report")) else { continue };
+            let WorkerReport { id, host, queues, types } = report;
             let (started_at, seen_at) = (job_rows::time(row.get("started_at")), job_rows::time(row.get("seen_at")));
             workers.push(WorkerRecord { id, host, queues, types, started_at, seen_at });
         }
@@ -192,18 +195,18 @@ impl Inner {
     pub(super) async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>, Fault> {
         let before = numbered(after)?.unwrap_or(i64::MAX);
         let limit = limit.clamp(1, PAGE_MAX);
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let wanted = i64::try_from(limit + 1).unwrap_or(i64::MAX);
         let rows = link.query(include_str!("sql/list_acts.sql"), &[&before, &wanted]).await?;
         let shown = &rows[..rows.len().min(limit)];
-        let items: Result<Vec<ActRecord>, Fault> =
-            shown.iter().map(|row| Ok(serde_json::from_str(row.get("record"))?)).collect();
+        let items: Vec<ActRecord> =
+            shown.iter().filter_map(|row| serde_json::from_str(row.get("record")).ok()).collect();
         let next = shown.last().filter(|_| rows.len() > limit).map(|row| Cursor(row.get::<_, i64>("act").to_string()));
-        Ok(Page { items: items?, next })
+        Ok(Page { items, next })
     }
 
     pub(super) async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let wanted: Vec<Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
         let rows = link.query(include_str!("sql/get_workflow.sql"), &[&wanted]).await?;
         let found = self.workflow_records(&link, &rows).await?;
@@ -214,7 +217,7 @@ impl Inner {
     pub(super) async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>, Fault> {
         let before = numbered(after)?.unwrap_or(i64::MAX);
         let limit = limit.clamp(1, PAGE_MAX);
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let wanted = i64::try_from(limit + 1).unwrap_or(i64::MAX);
         let rows = link.query(include_str!("sql/list_workflows.sql"), &[&before, &wanted]).await?;
         let shown = &rows[..rows.len().min(limit)];
@@ -265,7 +268,7 @@ fn counts(rows: &[Row]) -> Result<Counts, Fault> {
             counts.lanes.extend(done.map(|(queue, job_type, sums)| sums.record(queue, job_type)));
         }
         if let (Some((_, _, sums)), Some(kind)) = (sums.as_mut(), row.get::<_, Option<i16>>("kind")) {
-            let count: i64 = row.get("count");
+            let count: i64 = row.get::<_, Option<i64>>("count").unwrap_or_default();
             running += if kind == 3 { count } else { 0 };
             later += if kind == 1 || kind == 4 { count } else { 0 };
             sums.add(kind, count);

@@ -7,6 +7,7 @@ use super::fault::Fault;
 use super::job_rows;
 use super::link::{Link, Parameter};
 use super::transaction::Transaction;
+use super::turns::Caller;
 use crate::job::{JobId, JobOptions, JobSpec, JobType, Payload, Priority, QueueName};
 use crate::schedule::{FiringError, Missed, Overlap, ScheduleRecord, ScheduleSpec, Timing};
 use crate::store::answer::ScheduleEdited;
@@ -30,8 +31,14 @@ impl Transaction<'_> {
     /// Fires what is due; gives how many jobs that made.
     pub(super) async fn fire_schedules(&mut self, limit: usize) -> Result<usize, Fault> {
         let rows = self.link.query(include_str!("sql/list_due_schedules.sql"), &[&self.now.as_micros()]).await?;
-        let due: Result<Vec<ScheduleRecord>, Fault> = rows.iter().map(|row| read(row.get("record"))).collect();
-        let due = due?;
+        let mut due: Vec<ScheduleRecord> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match read(row.get("record")) {
+                Ok(schedule) => due.push(schedule),
+                // It waits to be mended; the others go on.
+                Err(problem) => tracing::error!(%problem, "a damaged schedule does not fire"),
+            }
+        }
         let mut working = self.working();
         let last_jobs: Vec<JobId> = due.iter().filter_map(|schedule| schedule.last_job).collect();
         self.load_jobs(&mut working, &last_jobs).await?;
@@ -53,7 +60,7 @@ async fn get(link: &Link<'_>, name: &str) -> Result<Option<ScheduleRecord>, Faul
         return Ok(None);
     }
     let rows = link.query(include_str!("sql/get_schedule.sql"), &[&name]).await?;
-    rows.first().map(|row| read(row.get("record"))).transpose()
+    Ok(rows.first().map(|row| read(row.get("record"))).transpose()?)
 }
 
 pub(super) async fn put(link: &Link<'_>, schedule: &ScheduleRecord) -> Result<(), Fault> {
@@ -70,13 +77,14 @@ pub(super) async fn delete(link: &Link<'_>, name: &str) -> Result<(), Fault> {
 
 impl Inner {
     pub(super) async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Reader).await?;
         let limit = i64::try_from(limit.min(PAGE_MAX)).unwrap_or(i64::MAX);
         // No text of PostgreSQL can hold NUL. No name does either, so the names after a text are those after its part up
         // to the NUL.
         let after = after.map(|text| text.split('\0').next().unwrap_or_default());
         let rows = link.query(include_str!("sql/list_schedules.sql"), &[&after, &limit]).await?;
-        rows.iter().map(|row| read(row.get("record"))).collect()
+        // A damaged one is found by `check`; the others must be shown.
+        Ok(rows.iter().filter_map(|row| read(row.get("record")).ok()).collect())
     }
 }
 
@@ -131,7 +139,7 @@ fn text(schedule: &ScheduleRecord) -> String {
     })
 }
 
-fn read(text: &str) -> Result<ScheduleRecord, Fault> {
+pub(super) fn read(text: &str) -> serde_json::Result<ScheduleRecord> {
     let stored: ScheduleText = serde_json::from_str(text)?;
     let payload = Payload::from_stored(stored.content_type.as_deref(), stored.payload);
     let job = JobSpec::from_stored(stored.job_type, stored.queue, payload, stored.priority, Vec::new(), stored.options);

@@ -6,8 +6,10 @@ use uuid::Uuid;
 
 use super::fault::{Fault, retrying};
 use super::link::{Link, Parameter};
+use super::tokens::TokenKey;
 use super::transaction::Transaction;
-use super::{Inner, job_rows, tokens};
+use super::turns::Caller;
+use super::{Inner, job_rows};
 use crate::error::Error;
 use crate::job::{Fingerprint, JobId, LeaseKey, Outcome, Settlement, State, Verdict};
 use crate::store::answer::{Settled, Wake};
@@ -22,7 +24,7 @@ impl Inner {
         if !rest.is_empty() {
             let slow: Vec<&Settlement> = rest.iter().map(|place| &settlements[*place]).collect();
             let settled = retrying(ATTEMPTED, || async {
-                let mut tx = self.transaction().await?;
+                let mut tx = self.transaction(Caller::Worker).await?;
                 let answers = tx.settle(&slow).await;
                 tx.finish(answers).await
             });
@@ -35,7 +37,7 @@ impl Inner {
 
     /// Writes what has no consequences; gives the answers, `None` for the rest.
     async fn settle_plain(&self, settlements: &[Settlement]) -> Result<Vec<Option<Settled>>, Fault> {
-        let link = self.link().await?;
+        let link = self.link(Caller::Worker).await?;
         let (answers, hints) = self.settle_on(&link, settlements).await?;
         drop(link);
         self.hint(hints);
@@ -49,7 +51,7 @@ impl Inner {
         settlements: &[Settlement],
     ) -> Result<(Vec<Option<Settled>>, Vec<Wake>), Fault> {
         let keys: Vec<LeaseKey> = settlements.iter().map(Settlement::key).collect();
-        let columns = SettleColumns::of(settlements, &self.leased(&keys));
+        let columns = SettleColumns::of(settlements, &self.leased(&keys), self.tokens());
         let mut answers: Vec<Option<Settled>> = settlements.iter().map(|_| None).collect();
         let mut hints = Vec::new();
         if columns.seqs.is_empty() {
@@ -117,7 +119,7 @@ struct Kind<'s> {
 
 impl<'s> SettleColumns<'s> {
     /// Takes where the job of each settlement is, and whether its token fits.
-    fn of(settlements: &'s [Settlement], leased: &[(i64, bool)]) -> Self {
+    fn of(settlements: &'s [Settlement], leased: &[(i64, bool)], tokens: &TokenKey) -> Self {
         let mut columns = SettleColumns::default();
         let mut sorted: Vec<(i64, usize)> = leased.iter().enumerate().map(|(place, (seq, _))| (*seq, place)).collect();
         sorted.sort_unstable();
@@ -136,7 +138,7 @@ impl<'s> SettleColumns<'s> {
             let result_type = result.and_then(|result| result.stored_content_type());
             columns.seqs.push(*seq);
             columns.places.push(*place);
-            columns.tokens.push(tokens::stored(settlement.key().token));
+            columns.tokens.push(tokens.stored(settlement.key().token));
             if has_results {
                 columns.results.push(result.map(|result| result.as_bytes().as_ref()));
                 columns.result_types.push(result_type);

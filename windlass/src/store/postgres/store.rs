@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use super::PostgresStore;
 use super::fault::retrying;
+use super::turns::Caller;
 use crate::error::{Error, Result};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
@@ -29,7 +30,7 @@ impl Store for PostgresStore {
 
     async fn now(&self) -> Result<Timestamp> {
         retrying("read the clock", || async {
-            let link = self.inner.link().await?;
+            let link = self.inner.link(Caller::Reader).await?;
             self.inner.read_clock(&link).await
         })
         .await
@@ -39,8 +40,8 @@ impl Store for PostgresStore {
         self.inner.insert(&self.coalescer, submission).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
-        retrying("claim jobs", || self.inner.claim(request)).await
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
+        retrying("claim jobs", || self.inner.claim(request)).await.map(Claims::from)
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
@@ -112,7 +113,7 @@ impl Store for PostgresStore {
             edit.check()?;
         }
         retrying("operate on jobs", || async {
-            let mut tx = self.inner.transaction().await?;
+            let mut tx = self.inner.transaction(Caller::Worker).await?;
             let operated = tx.operate(operation).await;
             tx.finish(operated).await
         })
@@ -125,7 +126,7 @@ impl Store for PostgresStore {
 
     async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
         retrying("pause or resume a queue", || async {
-            let mut tx = self.inner.transaction().await?;
+            let mut tx = self.inner.transaction(Caller::Worker).await?;
             let set = tx.set_paused(queue, paused, by).await;
             tx.finish(set).await
         })
@@ -142,7 +143,7 @@ impl Store for PostgresStore {
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {
         retrying("list workers", || async {
-            let link = self.inner.link().await?;
+            let link = self.inner.link(Caller::Reader).await?;
             self.inner.live_workers(&link).await
         })
         .await
@@ -150,7 +151,7 @@ impl Store for PostgresStore {
 
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {
         retrying("edit a schedule", || async {
-            let mut tx = self.inner.transaction().await?;
+            let mut tx = self.inner.transaction(Caller::Worker).await?;
             let edited = tx.edit_schedule(edit, by).await;
             tx.finish(edited).await
         })
@@ -169,6 +170,15 @@ impl Store for PostgresStore {
         retrying("list workflows", || self.inner.workflows(after, limit)).await
     }
 
+    async fn own(&self, owner: &str) -> Result<()> {
+        retrying("mark the store", || async {
+            let mut tx = self.inner.transaction(Caller::Worker).await?;
+            let owned = tx.own(owner).await;
+            tx.finish(owned).await
+        })
+        .await
+    }
+
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
         // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
         let options = self.options.clone().connections(2).without_migrations().without_notifications();
@@ -182,7 +192,7 @@ impl Store for PostgresStore {
     async fn ready(&self) -> Result<()> {
         let attempted = "see whether the store can be written to";
         let is_writable = retrying(attempted, || async {
-            let link = self.inner.link().await?;
+            let link = self.inner.link(Caller::Worker).await?;
             let rows = link.query(include_str!("sql/is_writable.sql"), &[]).await?;
             Ok(rows[0].get("is_writable"))
         });

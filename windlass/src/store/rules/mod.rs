@@ -13,11 +13,14 @@
 //! reading are the store's own, and shortcuts for jobs without dependents, children or callbacks.
 
 mod changes;
+mod control;
+mod damage;
 mod depth;
 mod edges;
 mod ends;
 mod insert;
 mod operate;
+mod owner;
 mod priority;
 mod requeue;
 mod schedules;
@@ -26,11 +29,14 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, ScheduleWrite};
+pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, GateHold, KeptKey, LOOK_EVERY, ScheduleWrite, look_at};
+pub use control::{controlled, touched};
+pub use damage::{DAMAGED_CLAIMS_MAX, split_damaged};
 pub use edges::{Edge, Edges};
 pub use ends::{expire, outlive, tell_completed, tell_ends};
 pub use insert::insert;
 pub use operate::{act_of, act_on, paused};
+pub use owner::Holding;
 pub use schedules::{edit_schedule, fire};
 pub use set::{Entry, KeyUse, Missing, WorkingSet};
 pub use settle::{fence, settle};

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::Stop;
+use super::control::hold;
 use super::edges::Edge;
 use super::ends::{apply, end};
 use super::insert::{add, plan};
@@ -35,6 +36,9 @@ pub fn settle(set: &mut WorkingSet, settlement: &Settlement) -> Result<Settled, 
     }
     if let Some(children) = children {
         spawn_children(set, id, &children)?;
+    }
+    if let Some(held) = settlement.held() {
+        hold(set, id, held);
     }
     if state.is_terminal() {
         set.ended.push(id);

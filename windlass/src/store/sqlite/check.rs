@@ -2,9 +2,12 @@
 
 use rusqlite::Connection;
 
-use super::fault::Answer;
+use super::columns::parse;
+use super::fault::{Answer, Fault};
+use super::job_rows::Entry;
+use super::schedules::read_schedule;
 use super::transaction::Transaction;
-use crate::job::JobId;
+use crate::job::{FailureRecord, JobId};
 
 /// Each gives a sentence for every contradiction it finds, at most a hundred.
 const CHECKS: [&str; 6] = [
@@ -16,8 +19,13 @@ const CHECKS: [&str; 6] = [
     include_str!("sql/check_order.sql"),
 ];
 
+/// How many rows are read at once.
+const CHUNK: usize = 500;
+/// How many damaged rows are told of: whoever has more looks again after mending these.
+const FINDINGS_MAX: usize = 100;
+
 impl Transaction<'_> {
-    pub(super) fn check(&self) -> Answer<Vec<String>> {
+    pub(super) fn check(&mut self) -> Answer<Vec<String>> {
         let mut findings = damages(self.conn)?;
         // Tables of a damaged file say nothing.
         if findings.is_empty() {
@@ -26,8 +34,77 @@ impl Transaction<'_> {
                 let found = statement.query_map([], |row| row.get::<_, String>(0))?;
                 findings.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
             }
+            self.read_every_job(&mut findings)?;
+            self.read_every_attempt(&mut findings)?;
+            self.read_every_schedule(&mut findings)?;
         }
         Ok(findings)
+    }
+
+    /// Reads every job as a claim or a list would, and says which cannot be read.
+    fn read_every_job(&mut self, findings: &mut Vec<String>) -> Answer<()> {
+        let mut from = 0;
+        while findings.len() < FINDINGS_MAX {
+            let mut statement = self.statement(include_str!("sql/list_oldest.sql"))?;
+            let seqs = statement.query_map([from, CHUNK as i64], |row| row.get("seq"))?;
+            let seqs: Vec<i64> = seqs.collect::<rusqlite::Result<_>>()?;
+            let Some(last) = seqs.last() else { return Ok(()) };
+            from = *last;
+            for seq in seqs {
+                match self.load(seq) {
+                    Ok(Some(entry)) => findings.extend(self.damage_of(&entry)),
+                    Ok(None) => {}
+                    Err(fault @ Fault::Sql(rusqlite::Error::SqliteFailure(..))) => return Err(fault),
+                    Err(fault) => findings.push(format!("job number {seq} cannot be read: {fault}")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn damage_of(&self, entry: &Entry) -> Option<String> {
+        let job = &entry.job;
+        match &job.spec.damage {
+            Some(damage) => Some(format!("job {} is damaged: {damage}", job.id)),
+            None if self.seq_of(job.id) != entry.seq => {
+                Some(format!("job {}: its id does not lead to its row", job.id))
+            }
+            None => None,
+        }
+    }
+
+    fn read_every_attempt(&self, findings: &mut Vec<String>) -> Answer<()> {
+        let (mut seq, mut version) = (0, 0);
+        while findings.len() < FINDINGS_MAX {
+            let mut statement = self.statement(include_str!("sql/check_attempts.sql"))?;
+            let mut rows = statement.query([seq, version, CHUNK as i64])?;
+            let before = (seq, version);
+            while let Some(row) = rows.next()? {
+                (seq, version) = (row.get("seq")?, row.get("version")?);
+                if let Err(problem) =
+                    row.get_ref("failure")?.as_str().map_err(Fault::from).and_then(parse::<FailureRecord>)
+                {
+                    let words = format!("attempt {version} of job number {seq}: its failure cannot be read: {problem}");
+                    findings.push(words);
+                }
+            }
+            if before == (seq, version) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn read_every_schedule(&self, findings: &mut Vec<String>) -> Answer<()> {
+        let mut statement = self.statement(include_str!("sql/list_schedules.sql"))?;
+        let mut rows = statement.query(rusqlite::params!["", i64::MAX])?;
+        while let Some(row) = rows.next()? {
+            if let Err(problem) = read_schedule(row) {
+                let name: String = row.get("name").unwrap_or_default();
+                findings.push(format!("schedule {name:?} cannot be read: {problem}"));
+            }
+        }
+        Ok(())
     }
 
     /// The RUNNING jobs that were asked to stop.

@@ -15,9 +15,10 @@ use super::job_rows::{FLAG_NOTE, JobColumn, Place};
 use super::lease_ranges;
 use super::transaction::Transaction;
 use crate::job::{JobRecord, JobType, Lease, LeaseToken, Priority, QueueName, State};
-use crate::store::answer::Claimed;
+use crate::store::answer::{Claimed, Claims};
 use crate::store::new_lease_token;
 use crate::store::request::ClaimRequest;
+use crate::store::rules;
 use crate::time::Timestamp;
 
 /// How many rows of a lane are read at once beyond its share of the claim.
@@ -61,8 +62,28 @@ struct Taken {
 }
 
 impl Transaction<'_> {
-    pub(super) fn claim(&mut self, request: &ClaimRequest) -> Answer<Vec<Claimed>> {
-        let mut claimed = Vec::new();
+    /// Claims jobs. Damaged ones are set aside, and where only such were found, the next ones are looked at.
+    pub(super) fn claim(&mut self, request: &ClaimRequest) -> Answer<Claims> {
+        let mut claims = Claims::default();
+        for _ in 0..rules::DAMAGED_CLAIMS_MAX {
+            let Claims { jobs, again_in } = self.claim_any(request)?;
+            let (damaged, sound) = rules::split_damaged(jobs);
+            claims = Claims { jobs: sound, again_in };
+            if damaged.is_empty() {
+                break;
+            }
+            for settlement in &damaged {
+                self.run(|set| rules::settle(set, settlement))?;
+            }
+            if !claims.is_empty() {
+                break;
+            }
+        }
+        Ok(claims)
+    }
+
+    fn claim_any(&mut self, request: &ClaimRequest) -> Answer<Claims> {
+        let (mut claimed, mut again_at) = (Vec::new(), None);
         for (queue, room) in &request.queues {
             let wanted = (*room).min(request.limit - claimed.len());
             if wanted == 0 || self.is_paused(queue)? {
@@ -70,9 +91,15 @@ impl Transaction<'_> {
             }
             // The counts say which lanes are worth a look, so those of this transaction must be among them.
             self.write_counts()?;
-            self.claim_from(queue, wanted, request, &mut claimed)?;
+            match self.controlled(queue)? {
+                None => self.claim_from(queue, wanted, request, &mut claimed)?,
+                Some(record) => {
+                    let again = self.claim_through_gates(queue, &record.control, wanted, request, &mut claimed)?;
+                    again_at = [again_at, again].into_iter().flatten().min();
+                }
+            }
         }
-        Ok(claimed)
+        Ok(Claims { jobs: claimed, again_in: again_at.map(|at| at.since(self.now)) })
     }
 
     pub(super) fn is_paused(&self, queue: &QueueName) -> Answer<bool> {
@@ -168,10 +195,10 @@ impl Transaction<'_> {
         let from = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros(), limit];
         let mut rows = statement.query(from)?;
         while let Some(row) = rows.next()? {
-            let mut job = self.read_job(row)?.0;
-            let (at, seq, kind, flags) = (
+            let seq = row.get(ClaimableColumn::seq.number())?;
+            let mut job = self.read_job(seq, row)?.0;
+            let (at, kind, flags) = (
                 row.get(ClaimableColumn::at.number())?,
-                row.get(ClaimableColumn::seq.number())?,
                 row.get(ClaimableColumn::kind.number())?,
                 row.get(ClaimableColumn::flags.number())?,
             );

@@ -157,3 +157,13 @@ pub(super) fn digest(payload: &Payload) -> [u8; 24] {
     bytes[16..].copy_from_slice(&(payload.len() as u64).to_le_bytes());
     bytes
 }
+
+/// SCHEDULED, DELAYED and RETRYING jobs wait in one table.
+pub(super) fn kind_state(kind: i64) -> Answer<State> {
+    match kind {
+        0 => Ok(State::Scheduled),
+        1 => Ok(State::Delayed),
+        2 => Ok(State::Retrying),
+        other => Err(Fault::broken(format!("no job waits with kind {other}"))),
+    }
+}

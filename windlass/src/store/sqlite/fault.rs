@@ -20,6 +20,18 @@ pub(super) enum Fault {
 /// The answer of a step inside a transaction.
 pub(super) type Answer<T> = Result<T, Fault>;
 
+impl std::fmt::Display for Fault {
+    /// Words for what cannot be read of a row.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Refused(error) => error.fmt(f),
+            Fault::Sql(error) => error.fmt(f),
+            Fault::Broken(what) => f.write_str(what),
+            Fault::Gone => f.write_str("the file is gone"),
+        }
+    }
+}
+
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         Fault::Sql(error)

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, Row as SqlRow, params};
 
 use super::columns::{
-    columns, json, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text, time, uuid,
+    columns, json, kind_state, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text,
+    time, uuid,
 };
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::transaction::Transaction;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, FailureRecord, Fingerprint, Firing, JobId, JobRecord, JobSpec,
-    LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Damage, Dependency, FailureRecord, Fingerprint, Firing, JobId,
+    JobOptions, JobRecord, JobSpec, LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId,
+    WorkflowId,
 };
 use crate::time::Timestamp;
 use crate::workflow::graph::Waits;
@@ -24,6 +26,9 @@ use crate::workflow::graph::Waits;
 pub(super) const FLAG_CALLBACK: i64 = 1;
 /// The job has a row in `note`.
 pub(super) const FLAG_NOTE: i64 = 2;
+
+/// The job stands in a strand of a controlled queue, or runs in one: the quick ways of plain queues pass over it.
+pub(super) const FLAG_FLOW: i64 = 4;
 
 /// What every place keeps of a job, as the columns of [`HotColumn`].
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +60,7 @@ columns! {
 }
 columns! {
     /// What `get_leased.sql` selects beside.
-    LeasedColumn from HotColumn::NAMES.len() => expires_at, token, worker, cancel
+    LeasedColumn from HotColumn::NAMES.len() => expires_at, token, worker, cancel, lane
 }
 columns! {
     /// What `get_done.sql` selects beside.
@@ -63,7 +68,7 @@ columns! {
 }
 columns! {
     /// What `get_ready.sql` and `get_ready_moved.sql` select beside.
-    ReadyColumn from HotColumn::NAMES.len() => at, kind
+    ReadyColumn from HotColumn::NAMES.len() => at, kind, lane
 }
 columns! {
     /// What `get_pending.sql` selects beside.
@@ -110,16 +115,6 @@ impl Place {
     }
 }
 
-/// SCHEDULED, DELAYED and RETRYING jobs wait in one table.
-pub(super) fn kind_state(kind: i64) -> Answer<State> {
-    match kind {
-        0 => Ok(State::Scheduled),
-        1 => Ok(State::Delayed),
-        2 => Ok(State::Retrying),
-        other => Err(Fault::broken(format!("no job waits with kind {other}"))),
-    }
-}
-
 /// The attempt that ended a job, kept with it.
 #[derive(Clone, Debug)]
 pub(super) struct Closed {
@@ -133,6 +128,8 @@ pub(super) struct Closed {
 pub(super) struct Entry {
     pub(super) seq: i64,
     pub(super) lane: i64,
+    /// The lane that it stands in and is counted in: its own, or a strand of a controlled queue.
+    pub(super) stands_in: i64,
     pub(super) first_at: i64,
     pub(super) depth: u32,
     pub(super) flags: i64,
@@ -155,7 +152,7 @@ impl Transaction<'_> {
         let mut statement = self.take_statement(HotStatement::GetJob)?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let (job, lane, first_at, depth) = self.read_job(row)?;
+        let (job, lane, first_at, depth) = self.read_job(seq, row)?;
         drop(rows);
         self.give_statement_back(HotStatement::GetJob, statement);
         let mut entry = self.read_place(seq, lane, first_at, depth, job)?;
@@ -166,31 +163,29 @@ impl Transaction<'_> {
     }
 
     /// What was submitted, as a record that does not yet know where it stands.
-    pub(super) fn read_job(&mut self, row: &SqlRow<'_>) -> Answer<(JobRecord, i64, i64, u32)> {
+    pub(super) fn read_job(&mut self, seq: i64, row: &SqlRow<'_>) -> Answer<(JobRecord, i64, i64, u32)> {
         let lane: i64 = row.get(JobColumn::lane.number())?;
         let (queue, job_type) = self.names_of(lane)?;
         let created_at: i64 = row.get(JobColumn::created_at.number())?;
-        let depends_on = match row.get_ref(JobColumn::depends_on.number())?.as_blob_or_null()? {
-            None => Vec::new(),
-            Some(bytes) => read_dependencies(bytes)?,
-        };
-        let options = self.options(row.get_ref(JobColumn::options.number())?.as_str_or_null()?)?;
-        let content_type = row.get_ref(JobColumn::content_type.number())?.as_str_or_null()?;
-        let payload = Payload::from_stored(content_type, row.get::<_, Vec<u8>>(JobColumn::payload.number())?);
-        let spec = JobSpec::from_stored(
-            job_type,
-            queue,
-            payload,
-            priority(row.get(JobColumn::priority.number())?)?,
-            depends_on,
-            options,
-        );
+        let mut damage = Damage::default();
+        let depends_on = damage.or_default("dependencies", dependencies_of(row));
+        let options = damage.or_default("options", self.options_of(row));
+        let payload = damage.or_default("payload", payload_of(row));
+        let own_priority = damage.or_default("priority", priority(row.get(JobColumn::priority.number())?));
+        let inherited = row.get::<_, Option<i64>>(JobColumn::inherited.number())?.map(priority).transpose();
+        let inherited_priority = damage.or_default("inherited priority", inherited);
+        let id = uuid(row, JobColumn::id.number()).map(JobId::from_uuid).unwrap_or_else(|problem| {
+            damage.note("id", problem);
+            self.substitute_id(seq)
+        });
+        let spec = JobSpec::from_stored(job_type, queue, payload, own_priority, depends_on, options);
+        let spec = spec.with_damage(damage);
         let schedule: Option<String> = row.get(JobColumn::schedule.number())?;
         let slot: Option<i64> = row.get(JobColumn::slot.number())?;
         let firing = schedule.zip(slot).map(|(schedule, slot)| Firing { schedule, slot: time(slot) });
         let created = time(created_at);
         let job = JobRecord {
-            id: JobId::from_uuid(uuid(row, JobColumn::id.number())?),
+            id,
             spec: Arc::new(spec),
             state: State::Pending,
             attempt: 0,
@@ -198,7 +193,7 @@ impl Transaction<'_> {
             lost: 0,
             generation: 0,
             position: created,
-            inherited_priority: row.get::<_, Option<i64>>(JobColumn::inherited.number())?.map(priority).transpose()?,
+            inherited_priority,
             created_at: created,
             updated_at: created,
             scheduled_at: None,
@@ -222,10 +217,15 @@ impl Transaction<'_> {
         Ok((job, lane, first_at, row.get(JobColumn::depth.number())?))
     }
 
+    fn options_of(&self, row: &SqlRow<'_>) -> Answer<JobOptions> {
+        self.options(row.get_ref(JobColumn::options.number())?.as_str_or_null()?)
+    }
+
     fn read_place(&mut self, seq: i64, lane: i64, first_at: i64, depth: u32, job: JobRecord) -> Answer<Entry> {
         let mut entry = Entry {
             seq,
             lane,
+            stands_in: lane,
             first_at,
             depth,
             flags: 0,
@@ -251,6 +251,7 @@ impl Transaction<'_> {
         let Some(row) = rows.next()? else { return Ok(false) };
         entry.apply_hot(&Hot::read(row)?);
         entry.place = Place::Leased;
+        entry.stands_in = row.get(LeasedColumn::lane.number())?;
         entry.token = Some(LeaseToken::from_uuid(uuid(row, LeasedColumn::token.number())?));
         let job = &mut entry.job;
         job.state = State::Running;
@@ -259,7 +260,13 @@ impl Transaction<'_> {
             expires_at: time(row.get(LeasedColumn::expires_at.number())?),
             worker: WorkerId::new(row.get_ref(LeasedColumn::worker.number())?.as_str()?)?,
         });
-        job.cancel = json::<CancelAsked>(row, LeasedColumn::cancel.number())?;
+        let mut damage = Damage::default();
+        // That somebody asked is known; who and why is not.
+        job.cancel = json::<CancelAsked>(row, LeasedColumn::cancel.number()).unwrap_or_else(|problem| {
+            damage.note("request to stop", problem);
+            Some(CancelAsked::new(None, "", job.position))
+        });
+        job.add_damage(damage);
         Ok(true)
     }
 
@@ -280,7 +287,9 @@ impl Transaction<'_> {
         let job = &mut entry.job;
         job.state = state;
         job.completed_at = Some(job.updated_at);
-        job.reason = json::<Reason>(row, DoneColumn::reason.number())?;
+        let mut damage = Damage::default();
+        job.reason = damage.or_default("reason", json::<Reason>(row, DoneColumn::reason.number()));
+        job.add_damage(damage);
         if let Some(bytes) = row.get::<_, Option<Vec<u8>>>(DoneColumn::result.number())? {
             let content_type = row.get_ref(DoneColumn::result_type.number())?.as_str_or_null()?;
             job.result = Some(Payload::from_stored(content_type, bytes));
@@ -297,6 +306,7 @@ impl Transaction<'_> {
                 Hot::read(row)?,
                 row.get::<_, i64>(ReadyColumn::at.number())?,
                 row.get::<_, i64>(ReadyColumn::kind.number())?,
+                row.get::<_, i64>(ReadyColumn::lane.number())?,
             ))
         };
         let mut found = statement.query_row(place, read).optional()?;
@@ -304,8 +314,9 @@ impl Transaction<'_> {
             let mut statement = self.statement(include_str!("sql/get_ready_moved.sql"))?;
             found = statement.query_row([entry.seq], read).optional()?;
         }
-        let Some((hot, at, kind)) = found else { return Ok(false) };
+        let Some((hot, at, kind, lane)) = found else { return Ok(false) };
         entry.apply_hot(&hot);
+        entry.stands_in = lane;
         entry.place = Place::Ready { priority: hot.priority, at, kind };
         let job = &mut entry.job;
         job.state = kind_state(kind)?;
@@ -337,8 +348,10 @@ impl Transaction<'_> {
         let mut statement = self.statement(include_str!("sql/get_note.sql"))?;
         let mut rows = statement.query([seq])?;
         let Some(row) = rows.next()? else { return Ok(()) };
-        job.failure = json::<FailureRecord>(row, "failure")?;
-        job.progress = json::<Progress>(row, "progress")?;
+        let mut damage = Damage::default();
+        job.failure = damage.or_default("failure", json::<FailureRecord>(row, "failure"));
+        job.progress = damage.or_default("progress", json::<Progress>(row, "progress"));
+        job.add_damage(damage);
         job.checkpoint = row.get::<_, Option<Vec<u8>>>("checkpoint")?.map(Into::into);
         Ok(())
     }
@@ -402,10 +415,10 @@ impl Transaction<'_> {
 
     /// Takes a job from where it stands.
     pub(super) fn leave(&mut self, entry: &Entry) -> Answer<()> {
-        self.count(entry.lane, entry.place.counted()?, -1);
+        self.count(entry.stands_in, entry.place.counted()?, -1);
         match entry.place {
             Place::Ready { priority, at, .. } => {
-                self.execute(HotStatement::DeleteReady, [entry.lane, priority, at, entry.seq])?;
+                self.execute(HotStatement::DeleteReady, [entry.stands_in, priority, at, entry.seq])?;
             }
             Place::Pending => {
                 self.statement(include_str!("sql/delete_pending.sql"))?.execute([entry.seq])?;
@@ -420,8 +433,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Puts a job where its state says, without taking it from anywhere.
+    /// Puts a job where its state says, without taking it from anywhere. Only a RUNNING job enters a strand.
     pub(super) fn enter(&mut self, entry: &mut Entry) -> Answer<()> {
+        if entry.job.state != State::Running {
+            entry.stands_in = entry.lane;
+            entry.flags &= !FLAG_FLOW;
+        }
         match entry.job.state {
             State::Scheduled => self.enter_ready(entry, 0)?,
             State::Delayed => self.enter_ready(entry, 1)?,
@@ -430,7 +447,7 @@ impl Transaction<'_> {
             State::Running => self.enter_leased(entry)?,
             State::Completed | State::Failed | State::DeadLetter | State::Cancelled => self.enter_done(entry)?,
         }
-        self.count(entry.lane, entry.job.state, 1);
+        self.count(entry.stands_in, entry.job.state, 1);
         Ok(())
     }
 
@@ -505,7 +522,7 @@ impl Transaction<'_> {
         };
         self.statement(include_str!("sql/add_leased.sql"))?.execute(params![
             entry.seq,
-            entry.lane,
+            entry.stands_in,
             job.effective_priority().number(),
             job.deadline.map(Timestamp::as_micros),
             entry.flags,
@@ -563,35 +580,13 @@ impl Transaction<'_> {
     }
 }
 
-impl Entry {
-    /// Takes over what every place keeps.
-    pub(super) fn apply_hot(&mut self, hot: &Hot) {
-        self.flags = hot.flags;
-        let job = &mut self.job;
-        job.attempt = hot.attempt;
-        job.failures = hot.failures;
-        job.lost = hot.lost;
-        job.generation = hot.generation;
-        job.lease_version = u64::try_from(hot.version).unwrap_or_default();
-        job.position = time(hot.position);
-        job.scheduled_at = hot.scheduled_at.map(time);
-        job.started_at = hot.started_at.map(time);
-        job.updated_at = time(hot.updated_at);
-        job.deadline = hot.deadline.map(time);
-    }
+fn dependencies_of(row: &SqlRow<'_>) -> Answer<Vec<Dependency>> {
+    row.get_ref(JobColumn::depends_on.number())?.as_blob_or_null()?.map_or_else(|| Ok(Vec::new()), read_dependencies)
+}
 
-    /// The attempt that ended the job, if its row keeps one.
-    pub(super) fn inline_attempt(&self) -> Option<AttemptRecord> {
-        let closed = self.closed.as_ref()?;
-        let lease = LeaseInfo {
-            version: self.job.lease_version,
-            expires_at: self.job.updated_at,
-            worker: closed.worker.clone(),
-        };
-        let open = JobRecord { lease: Some(lease), ..self.job.clone() }.open_attempt()?;
-        let (ended_at, outcome) = (Some(self.job.updated_at), Some(closed.outcome));
-        Some(AttemptRecord { ended_at, outcome, failure: self.job.failure.clone(), ..open })
-    }
+fn payload_of(row: &SqlRow<'_>) -> Answer<Payload> {
+    let content_type = row.get_ref(JobColumn::content_type.number())?.as_str_or_null()?;
+    Ok(Payload::from_stored(content_type, row.get::<_, Vec<u8>>(JobColumn::payload.number())?))
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ mod check;
 mod checkpoint;
 mod claim;
 mod columns;
+mod control;
 mod edges;
+mod entry;
 mod fault;
 mod faults;
 mod hot_statements;
@@ -287,6 +289,14 @@ impl Drop for SqliteStore {
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteStore").field("path", &self.opener.path).finish_non_exhaustive()
+    }
+}
+
+/// Reads bytes as the columns that hold several values, for the fuzzers.
+#[cfg(fuzzing)]
+pub(super) fn read_columns(bytes: &[u8]) {
+    if let Ok(dependencies) = columns::read_dependencies(bytes) {
+        assert_eq!(columns::dependencies(&dependencies).unwrap_or_default(), bytes);
     }
 }
 

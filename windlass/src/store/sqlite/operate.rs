@@ -73,6 +73,17 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Marks an unused store as this owner's.
+    pub(super) fn own(&mut self, owner: &str) -> Answer<()> {
+        let known = self.statement(include_str!("sql/get_owner.sql"))?.query_row([], |row| row.get(0))?;
+        let in_use = !self.list_schedules(None, 1)?.is_empty() || !self.queues()?.is_empty();
+        let accepted = u64::try_from(self.accepted()).unwrap_or_default();
+        if (rules::Holding { owner: known, accepted, in_use }).take(owner)? {
+            self.statement(include_str!("sql/put_owner.sql"))?.execute([owner])?;
+        }
+        Ok(())
+    }
+
     pub(super) fn set_paused(&mut self, queue: &QueueName, paused: bool, by: Option<&str>) -> Answer<()> {
         let mut statement = self.statement(include_str!("sql/is_paused.sql"))?;
         let before: Option<bool> = statement.query_row([queue.as_str()], |row| row.get(0)).optional()?;

@@ -7,7 +7,7 @@ use super::fault::Answer;
 use super::list::place;
 use super::transaction::Transaction;
 use crate::job::WorkflowId;
-use crate::store::answer::{ActRecord, Page, WorkerRecord};
+use crate::store::answer::{ActRecord, Page, WORKERS_BYTES_MAX, WorkerRecord, fits};
 use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport};
 use crate::workflow::WorkflowRecord;
 
@@ -25,9 +25,14 @@ impl Transaction<'_> {
     pub(super) fn workers(&self) -> Answer<Vec<WorkerRecord>> {
         let mut statement = self.statement(include_str!("sql/list_workers.sql"))?;
         let mut rows = statement.query([self.now.minus(WORKER_LIVE).as_micros()])?;
-        let mut workers = Vec::new();
+        let (mut workers, mut left) = (Vec::new(), WORKERS_BYTES_MAX);
         while let Some(row) = rows.next()? {
-            let WorkerReport { id, host, queues, types } = parse(row.get_ref("report")?.as_str()?)?;
+            let text = row.get_ref("report")?.as_str()?;
+            if !fits(text.len(), &mut left) {
+                break;
+            }
+            let Ok(report) = parse(text) else { continue };
+            let WorkerReport { id, host, queues, types } = report;
             let (started_at, seen_at) = (time(row.get("started_at")?), time(row.get("seen_at")?));
             workers.push(WorkerRecord { id, host, queues, types, started_at, seen_at });
         }

@@ -29,7 +29,8 @@ impl Transaction<'_> {
         let mut rows = statement.query(params![after.unwrap_or(""), i64::try_from(limit).unwrap_or(i64::MAX)])?;
         let mut schedules = Vec::new();
         while let Some(row) = rows.next()? {
-            schedules.push(read_schedule(row)?);
+            // A damaged one is found by `check`; the others must be shown.
+            schedules.extend(read_schedule(row).ok());
         }
         Ok(schedules)
     }
@@ -72,8 +73,14 @@ impl Transaction<'_> {
             if fired >= limit {
                 break;
             }
-            if let Some(schedule) = self.schedule(&name)? {
-                fired += self.run(|set| rules::fire(set, &schedule))?;
+            match self.schedule(&name) {
+                Ok(None) => {}
+                Ok(Some(schedule)) => fired += self.run(|set| rules::fire(set, &schedule))?,
+                // It waits to be mended; the others go on.
+                Err(Fault::Broken(problem)) => {
+                    tracing::error!(schedule = name, problem, "a damaged schedule does not fire")
+                }
+                Err(fault) => return Err(fault),
             }
         }
         Ok(fired)
@@ -85,7 +92,7 @@ impl Transaction<'_> {
     }
 }
 
-fn read_schedule(row: &SqlRow<'_>) -> Answer<ScheduleRecord> {
+pub(super) fn read_schedule(row: &SqlRow<'_>) -> Answer<ScheduleRecord> {
     let payload =
         Payload::from_stored(row.get_ref("content_type")?.as_str_or_null()?, row.get::<_, Vec<u8>>("payload")?);
     let job = JobSpec::from_stored(

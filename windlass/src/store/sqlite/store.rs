@@ -7,6 +7,7 @@ use tokio::sync::broadcast;
 
 use super::SqliteStore;
 use crate::error::Result;
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -35,7 +36,7 @@ impl Store for SqliteStore {
         self.add(attempted, count, move |tx| tx.insert(&submission)).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         let attempted = match request.queues.as_slice() {
             [(queue, _)] => format!("claim from queue {queue:?}"),
             queues => format!("claim from {} queues", queues.len()),
@@ -141,6 +142,22 @@ impl Store for SqliteStore {
         self.readers.read("read queues", |tx| tx.queues()).await
     }
 
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        let (edit, by) = (edit.clone(), by.map(str::to_owned));
+        let attempted = format!("control queue {:?}", edit.queue);
+        self.write(attempted, 1, move |tx| tx.control(&edit, by.as_deref())).await
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        let queue = queue.clone();
+        self.readers.read("read the control of a queue", move |tx| tx.controlled(&queue)).await
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        let query = query.clone();
+        self.readers.read("list keys", move |tx| tx.keys(&query)).await
+    }
+
     async fn announce(&self, worker: &WorkerReport) -> Result<()> {
         let worker = worker.clone();
         self.write("announce a worker".to_owned(), 1, move |tx| tx.announce(&worker)).await
@@ -169,6 +186,11 @@ impl Store for SqliteStore {
     async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
         let after = after.cloned();
         self.readers.read("list workflows", move |tx| tx.list_workflows(after.as_ref(), limit)).await
+    }
+
+    async fn own(&self, owner: &str) -> Result<()> {
+        let owner = owner.to_owned();
+        self.write("mark the store".to_owned(), 1, move |tx| tx.own(&owner)).await
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -218,6 +218,11 @@ impl<'c> Transaction<'c> {
         self.numbers.tick
     }
 
+    /// An id for a job whose own cannot be read: the same at every reading, and it leads to the row.
+    pub(super) fn substitute_id(&self, seq: i64) -> JobId {
+        self.key.id(seq, 0)
+    }
+
     pub(super) fn draw_id(&self, seq: i64) -> JobId {
         self.key.id(seq, Uuid::new_v4().as_u128())
     }
@@ -271,9 +276,7 @@ impl<'c> Transaction<'c> {
     pub(super) fn options(&self, text: Option<&str>) -> Answer<JobOptions> {
         match text {
             None => Ok(self.defaults.clone()),
-            Some(text) => {
-                serde_json::from_str(text).map_err(|error| Fault::broken(format!("options of a job: {error}")))
-            }
+            Some(text) => serde_json::from_str(text).map_err(|error| Fault::broken(error.to_string())),
         }
     }
 }

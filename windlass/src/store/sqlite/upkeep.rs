@@ -1,7 +1,7 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention (in `prune`); each at most `limit` in one step.
 
+use super::columns::kind_state;
 use super::fault::Answer;
-use super::job_rows::kind_state;
 use super::transaction::Transaction;
 use crate::job::{State, Timeouts};
 use crate::store::answer::UpkeepReport;
@@ -25,6 +25,7 @@ impl Transaction<'_> {
         let fired = self.fire_schedules(limit)?;
         let pruned = self.prune(&request.retention, limit)?;
         self.let_fall_due(limit)?;
+        self.forget_gates()?;
         self.give_space_back()?;
         let silent = self.now.minus(WORKER_LIVE).as_micros();
         self.statement(include_str!("sql/forget_workers.sql"))?.execute([silent])?;

@@ -89,8 +89,8 @@ impl Transaction<'_> {
             }
             Missing::Keys(keys) => {
                 for key in keys {
-                    let holder = self.key_holder(&key)?;
-                    loaded.set.put_key(key, holder);
+                    let held = self.held(&key)?;
+                    loaded.set.put_key(key, held);
                 }
             }
             Missing::Attempt(key, outcome) => {
@@ -126,10 +126,12 @@ impl Transaction<'_> {
     fn write(&mut self, loaded: Loaded) -> Answer<()> {
         let Loaded { set, mut rows, .. } = loaded;
         let changes = set.finish();
+        let touched = rules::touched(&changes);
         let mut row_of = |id: JobId| rows.remove(&id).ok_or_else(|| Fault::broken(format!("job {id} was not read")));
         for entry in &changes.new {
             self.write_new(entry)?;
         }
+        changes.keys.iter().try_for_each(|kept| self.keep_key(kept))?;
         let mut closed: HashMap<JobId, ClosedAttempt> =
             changes.attempts.into_iter().map(|closed| (closed.job, closed)).collect();
         for change in changes.changed {
@@ -145,6 +147,10 @@ impl Transaction<'_> {
         }
         for entry in changes.removed {
             self.remove(&row_of(entry.job.id)?)?;
+        }
+        self.hold_gates(&changes.holds)?;
+        for (queue, _) in &touched {
+            self.hint_freed(queue)?;
         }
         for act in &changes.acts {
             self.record_act(act)?;
@@ -213,7 +219,7 @@ impl Transaction<'_> {
         let spec = &row.job.spec;
         let options = Some(&spec.options).filter(|options| **options != JobOptions::default()).map(text);
         let inherited = row.job.inherited_priority.map(Priority::number);
-        let kept = params![row.seq, spec.priority.number(), inherited, options];
+        let kept = params![row.seq, spec.priority.number(), inherited, options, spec.damage.is_some()];
         self.statement(include_str!("sql/edit_job.sql"))?.execute(kept)?;
         let callback = if spec.options.callback_url.is_some() { FLAG_CALLBACK } else { 0 };
         row.flags = (row.flags & !FLAG_CALLBACK) | callback;

@@ -87,7 +87,7 @@ impl Layer for FaultyStore {
         self.inner.insert(submission).await
     }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         self.faults.claim_calls.fetch_add(1, Ordering::SeqCst);
         if happens(&self.faults.claim_hangs) {
             std::future::pending().await

@@ -15,9 +15,11 @@ create table windlass.lane (
 );
 create sequence windlass.seq;
 -- An id is the job's sequence under a mask that is computed with id_key, so that no index of random ids is needed.
+-- owner is the command whose own the store is, if it is one's.
 create table windlass.store (
     only_row boolean primary key default true check (only_row),
-    id_key bytea not null
+    id_key bytea not null,
+    owner text
 );
 insert into windlass.store (id_key)
 values (sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));

@@ -30,3 +30,16 @@ left join windlass.ready r on r.seq >= j.seq and r.seq <= j.seq
 left join windlass.leased l on l.seq >= j.seq and l.seq <= j.seq
 left join windlass.pending w on w.seq >= j.seq and w.seq <= j.seq
 left join windlass.done d on d.seq >= j.seq and d.seq <= j.seq;
+
+-- Whether text can be read as JSON; null can. A cast that fails would fail the whole statement.
+create function windlass.is_json(value text) returns boolean
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $is_json$
+begin
+    perform value::json;
+    return true;
+exception when others then
+    return false;
+end
+$is_json$;

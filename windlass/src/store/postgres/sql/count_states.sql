@@ -22,8 +22,12 @@ numbers as materialized (
     ) r
     group by r.lane, r.state
 )
-select q.name, q.paused, l.job_type, n.kind, n.count, (select now from clock) as now
+select q.name, q.paused, n.job_type, n.kind, n.count, (select now from clock) as now
 from windlass.queue q
-left join windlass.lane l on l.queue = q.queue
-left join numbers n on n.lane = l.lane
-order by q.name collate "C", l.job_type collate "C"
+left join (
+    select l.queue, l.job_type, n.kind, sum(n.count)::bigint as count
+    from windlass.lane l
+    left join numbers n on n.lane = l.lane
+    group by l.queue, l.job_type, n.kind
+) n on n.queue = q.queue
+order by q.name collate "C", n.job_type collate "C"

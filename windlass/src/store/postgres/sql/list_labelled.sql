@@ -7,7 +7,9 @@ with seen as (
         r.seq,
         r.options,
         r.failure,
-        position('\u0000' in r.options || coalesce(r.failure, '')) > 0 as doubtful
+        position('\u0000' in r.options || coalesce(r.failure, '')) > 0
+            or not windlass.is_json(r.options)
+            or not windlass.is_json(r.failure) as doubtful
     from windlass.record r
     where r.seq = any($1::bigint[])
 )

@@ -3,6 +3,7 @@
 
 -- One row of numbers. `tick` counts submissions and ends; `latest` is the newest moment that a write was made at.
 -- Jobs with the standard lifetime end in the order of `seq`; `outlived` is the newest one whose lifetime is known to be over.
+-- `owner` is the command whose own the store is, if it is one's.
 create table windlass_store (
     only_row integer primary key check (only_row = 1),
     accepted integer not null,
@@ -10,7 +11,8 @@ create table windlass_store (
     tick integer not null,
     latest integer not null,
     id_key blob not null,
-    outlived integer not null default 0
+    outlived integer not null default 0,
+    owner text
 );
 -- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included), how many
 -- were removed for good, how many left a terminal state again (by removal too), and how many attempts were retried or lost.
@@ -18,6 +20,7 @@ create table windlass_lane (
     lane integer primary key,
     queue text not null,
     type text not null,
+    key text not null default '',
     pending integer not null default 0,
     delayed integer not null default 0,
     scheduled integer not null default 0,
@@ -34,9 +37,13 @@ create table windlass_lane (
     left_cancelled integer not null default 0,
     retried integer not null default 0,
     lost integer not null default 0,
-    unique (queue, type)
+    unique (queue, type, key)
 );
-create table windlass_queue (name text primary key, paused integer not null) without rowid;
+-- In a controlled queue the jobs of one key are counted in a lane of their own, a strand, whose `key` is `k:` and the key.
+create index windlass_lane_busy on windlass_lane (queue) where key <> '' and delayed + scheduled + running + retrying > 0;
+-- `control` is the flow control of the queue, as JSON; what is kept of its gates is in `windlass_gate`.
+create table windlass_queue (name text primary key, paused integer not null, control text) without rowid;
+create table windlass_gate (queue text not null, name text not null, gate text not null, primary key (queue, name)) without rowid;
 
 -- `seq` is the order of submission; the id leads to it without an index. `first_at` is where it stood first in
 -- `ready`, if not at `created_at`. The payload is last: nothing behind it has to be found.

@@ -1,5 +1,5 @@
--- A job's log lines, oldest first. ?1 seq. Primary key.
+-- A job's log lines, newest first. ?1 seq. Primary key.
 select version, at, text
 from windlass_log
 where seq = ?1
-order by version, line;
+order by version desc, line desc;

@@ -1,0 +1,141 @@
+//! What our dependencies are: held against `deny.toml` without a network, by what cargo has resolved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn root() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn rules() -> toml::Table {
+    let text = std::fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
+    text.parse().expect("deny.toml is TOML")
+}
+
+fn list<'a>(rules: &'a toml::Table, table: &str, key: &str) -> &'a [toml::Value] {
+    rules[table][key].as_array().unwrap_or_else(|| panic!("{table}.{key} is a list"))
+}
+
+/// The packages that cargo has resolved for the platform that is shipped.
+fn packages(rules: &toml::Table) -> Vec<Value> {
+    let target = list(rules, "graph", "targets")[0].as_str().expect("a target").to_owned();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root()).args(["metadata", "--format-version", "1", "--all-features", "--locked", "--offline"]);
+    let out = cargo.args(["--filter-platform", &target]).output().expect("cargo runs");
+    assert!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
+    let mut metadata: Value = serde_json::from_slice(&out.stdout).expect("cargo writes JSON");
+    let nodes = metadata["resolve"]["nodes"].as_array().expect("nodes");
+    let resolved: BTreeSet<String> = nodes.iter().map(|node| text(node, "id")).collect();
+    let packages = metadata["packages"].as_array_mut().expect("packages");
+    std::mem::take(packages).into_iter().filter(|package| resolved.contains(&text(package, "id"))).collect()
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+fn named(package: &Value) -> String {
+    format!("{} {}", text(package, "name"), text(package, "version"))
+}
+
+#[test]
+fn every_dependency_has_a_licence_that_may_be_shipped() {
+    let rules = rules();
+    let allowed: Vec<&str> = list(&rules, "licenses", "allow").iter().filter_map(toml::Value::as_str).collect();
+    let packages = packages(&rules);
+    assert!(packages.len() > 100, "only {} packages were looked at", packages.len());
+    let bad: Vec<String> = packages
+        .iter()
+        .filter(|package| !is_allowed(&text(package, "license"), &allowed))
+        .map(|package| format!("{}: {:?}", named(package), text(package, "license")))
+        .collect();
+    assert!(bad.is_empty(), "licences that deny.toml does not allow: {bad:#?}");
+}
+
+#[test]
+fn every_dependency_comes_from_the_registry_and_none_is_banned() {
+    let rules = rules();
+    let registries: Vec<String> = list(&rules, "sources", "allow-registry")
+        .iter()
+        .filter_map(|url| Some(format!("registry+{}", url.as_str()?)))
+        .collect();
+    let denied: Vec<&str> = list(&rules, "bans", "deny").iter().filter_map(|entry| entry["crate"].as_str()).collect();
+    for package in packages(&rules) {
+        let source = text(&package, "source");
+        let own = source.is_empty() && text(&package, "name").starts_with("windlass");
+        assert!(own || registries.contains(&source), "{} comes from {source:?}", named(&package));
+        assert!(!denied.contains(&text(&package, "name").as_str()), "{} is banned by deny.toml", named(&package));
+    }
+}
+
+#[test]
+fn what_comes_in_two_versions_is_known() {
+    let rules = rules();
+    let known: BTreeSet<&str> =
+        list(&rules, "bans", "skip").iter().filter_map(|entry| entry["crate"].as_str()?.split('@').next()).collect();
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in packages(&rules) {
+        versions.entry(text(&package, "name")).or_default().insert(text(&package, "version"));
+    }
+    let twice: BTreeSet<&str> =
+        versions.iter().filter(|(_, versions)| versions.len() > 1).map(|(name, _)| name.as_str()).collect();
+    let new: Vec<_> = twice.difference(&known).collect();
+    assert!(new.is_empty(), "these come in two versions now; deny.toml should say why, or they should not: {new:?}");
+    let gone: Vec<_> = known.difference(&twice).collect();
+    assert!(gone.is_empty(), "deny.toml skips what comes in one version only: {gone:?}");
+}
+
+/// Whether a licence expression can be met with these licences. `/` is an older way to write OR.
+fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let (met, rest) = either(&words, allowed);
+    met && rest.is_empty() && !words.is_empty()
+}
+
+fn either<'w>(words: &'w [&'w str], allowed: &[&str]) -> (bool, &'w [&'w str]) {
+    let (mut met, mut rest) = both(words, allowed);
+    while let ["OR", after @ ..] = rest {
+        let (also, then) = both(after, allowed);
+        (met, rest) = (met || also, then);
+    }
+    (met, rest)
+}
+
+fn both<'w>(words: &'w [&'w str], allowed: &[&str]) -> (bool, &'w [&'w str]) {
+    let (mut met, mut rest) = one(words, allowed);
+    while let ["AND", after @ ..] = rest {
+        let (also, then) = one(after, allowed);
+        (met, rest) = (met && also, then);
+    }
+    (met, rest)
+}
+
+fn one<'w>(words: &'w [&'w str], allowed: &[&str]) -> (bool, &'w [&'w str]) {
+    match words {
+        ["(", inside @ ..] => match either(inside, allowed) {
+            (met, [")", rest @ ..]) => (met, rest),
+            (_, rest) => (false, rest),
+        },
+        [licence, "WITH", exception, rest @ ..] => {
+            (allowed.contains(&format!("{licence} WITH {exception}").as_str()), rest)
+        }
+        [licence, rest @ ..] => (allowed.contains(licence), rest),
+        [] => (false, &[]),
+    }
+}
+
+#[test]
+fn licence_expressions_are_read_as_they_are_meant() {
+    let allowed = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"];
+    for good in
+        ["MIT", "GPL-3.0 OR MIT", "MIT/Apache-2.0", "(GPL-3.0 OR MIT) AND Apache-2.0", "Apache-2.0 WITH LLVM-exception"]
+    {
+        assert!(is_allowed(good, &allowed), "{good}");
+    }
+    for bad in ["", "GPL-3.0", "MIT AND GPL-3.0", "MIT WITH GPL-exception", "(MIT", "MIT)", "MIT MIT"] {
+        assert!(!is_allowed(bad, &allowed), "{bad}");
+    }
+}

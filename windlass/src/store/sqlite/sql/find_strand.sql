@@ -1,0 +1,4 @@
+-- A strand by name. ?1 queue, ?2 type, ?3 key. Unique (queue, type, key).
+select lane
+from windlass_lane
+where queue = ?1 and type = ?2 and key = ?3;

@@ -1,0 +1,100 @@
+//! A damaged row stops one job and not its queue (M13), and `check` finds it.
+
+use windlass::job::{CODE_DAMAGED, Why};
+use windlass::store::ListQuery;
+
+use super::*;
+
+/// Changes a row behind the store's back.
+fn damage(path: &Path, sql: &str) {
+    let conn = Connection::open(path).expect("open");
+    assert_eq!(conn.execute(sql, []).expect(sql), 1, "{sql}");
+}
+
+#[tokio::test]
+async fn m13_a_damaged_row_stops_one_job_and_not_its_queue() {
+    let what = [
+        ("options", "update windlass_job set options = '{\"broken' where seq = 1"),
+        ("options", "update windlass_job set options = x'ff00' where seq = 1"),
+        ("dependencies", "update windlass_job set depends_on = x'0102' where seq = 1"),
+        ("payload", "update windlass_job set payload = 7 where seq = 1"),
+        ("payload", "update windlass_job set content_type = x'ff' where seq = 1"),
+        ("inherited priority", "update windlass_job set inherited = 99 where seq = 1"),
+        ("id", "update windlass_job set id = x'01' where seq = 1"),
+    ];
+    for (named, sql) in what {
+        let (_folder, path) = folder();
+        let store = SqliteStore::open(&path).expect("open");
+        let hurt = enqueue(&store, plain()).await.expect("enqueue");
+        let sound = enqueue(&store, plain()).await.expect("enqueue");
+        damage(&path, sql);
+        let listed =
+            store.list(&ListQuery { filter: Filter::default(), limit: 10, after: None }).await.expect("a list").items;
+        assert_eq!(listed.len(), 2, "{sql}");
+        let id = listed.iter().map(|job| job.id).find(|id| *id != sound).expect("the damaged one is listed");
+        assert!(named == "id" || id == hurt, "{sql}");
+        let why = store.explain(id).await.expect("explain").reasons;
+        assert!(matches!(&why[0], Why::Damaged { damage } if damage.contains(named)), "{sql}: {why:?}");
+        let found = store.check().await.expect("check");
+        assert!(found.iter().any(|found| found.contains(&id.to_string()) && found.contains(named)), "{sql}: {found:?}");
+
+        let claimed = claim(&store, 1).await;
+        assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [sound], "{sql}");
+        let job = store.find(&[id]).await.expect("find").remove(0).expect("nothing is lost");
+        assert_eq!(job.state, State::DeadLetter, "{sql}");
+        let failure = job.failure.expect("a failure");
+        assert_eq!(failure.code.as_deref(), Some(CODE_DAMAGED), "{sql}");
+        assert!(failure.message.contains(named), "{sql}: {}", failure.message);
+        assert_eq!(store.attempts(id).await.expect("attempts").len(), 1, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn m13_a_job_that_was_mended_and_requeued_runs() {
+    let (_folder, path) = folder();
+    let store = SqliteStore::open(&path).expect("open");
+    let id = enqueue(&store, plain().tag("kept", "yes")).await.expect("enqueue");
+    damage(&path, "update windlass_job set options = '{' || options where seq = 1");
+    assert!(claim(&store, 5).await.is_empty());
+    assert_eq!(state(&store, id).await, Some(State::DeadLetter));
+    let act = |act| Operation { target: Target::Jobs(vec![id]), act, by: None, why: String::new(), dry_run: false };
+    let edit = act(Act::Edit(Default::default()));
+    assert_eq!(store.operate(&edit).await.expect("edit").refused.len(), 1, "what cannot be read is not written over");
+    damage(&path, "update windlass_job set options = substr(options, 2) where seq = 1");
+    let requeue = act(Act::Requeue(Default::default()));
+    assert_eq!(store.operate(&requeue).await.expect("requeue").changed, 1);
+    let claimed = claim(&store, 5).await;
+    assert_eq!(claimed[0].job.spec.options.tags["kept"], "yes");
+    assert_sound(&store).await;
+}
+
+#[tokio::test]
+async fn m13_many_damaged_rows_before_a_sound_one_hold_it_up_for_one_claim_at_most() {
+    let (_folder, path) = folder();
+    let store = SqliteStore::open(&path).expect("open");
+    for _ in 0..10 {
+        enqueue(&store, plain()).await.expect("enqueue");
+    }
+    let sound = enqueue(&store, plain()).await.expect("enqueue");
+    let conn = Connection::open(&path).expect("open");
+    conn.execute("update windlass_job set options = '{' where seq <= 10", []).expect("damage");
+    let claimed = claim(&store, 1).await;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [sound]);
+    assert_eq!(store.totals().await.expect("totals").count(State::DeadLetter), 10);
+}
+
+#[tokio::test]
+async fn m13_what_is_kept_beside_a_job_may_be_damaged_too() {
+    let (_folder, path) = folder();
+    let store = SqliteStore::open(&path).expect("open");
+    let id = enqueue(&store, plain()).await.expect("enqueue");
+    let lease = claim(&store, 1).await.remove(0).lease;
+    let settlement = lease.fail(windlass::Failure::permanent("no", "no"), &mut || 0.0);
+    assert!(matches!(store.settle(&[settlement]).await.expect("settle")[0], Settled::Applied(State::Failed)));
+    damage(&path, "update windlass_note set failure = 'not json'");
+    damage(&path, "update windlass_done set reason = 'not json'");
+    let job = store.find(&[id]).await.expect("find").remove(0).expect("the job");
+    assert_eq!((job.state, job.failure, job.reason), (State::Failed, None, None));
+    let found = store.check().await.expect("check");
+    assert!(found.iter().any(|found| found.contains("failure") && found.contains("reason")), "{found:?}");
+}
