@@ -53,7 +53,7 @@ test("what needs somebody stands on the first screen, with what helps", async ({
   const attention = page.getByRole("region", { name: "Attention" });
   await expect(attention).toContainText("1 job is ready in held, which is paused");
   await accessible(page, "attention");
-  await attention.getByRole("button", { name: "Resume" }).click();
+  await attention.getByRole("button", { name: "Resume", exact: true }).click();
   await expect(attention).toContainText("Nothing needs you.");
   await page.goto(`${server.url}/ops/acts`);
   await expect(page.locator("tr[data-row]")).toHaveCount(2);
