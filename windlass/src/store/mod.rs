@@ -220,6 +220,17 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         self.now().await.map(drop)
     }
 
+    /// How safe what the store confirms is, as far as its settings tell.
+    async fn durability(&self) -> Result<Durability> {
+        Ok(Durability::default())
+    }
+
+    /// Which server the store is on now, for people: the host and timeline of a PostgreSQL primary. `None` where it is in
+    /// one place for good.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
     /// Looks for contradictions in what is stored; each finding is a sentence. Empty is good.
     async fn check(&self) -> Result<Vec<String>>;
 }

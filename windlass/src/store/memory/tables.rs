@@ -127,6 +127,8 @@ pub(super) struct Tables {
     pub(super) samples: BTreeMap<(SampleStep, Timestamp), Sample>,
     pub(super) owner: Option<String>,
     pub(super) random: fastrand::Rng,
+    /// The moment that leases are compared with.
+    pub(super) fence: Timestamp,
     hints: Vec<Wake>,
 }
 
@@ -180,6 +182,7 @@ impl Tables {
             samples: BTreeMap::new(),
             owner: None,
             random: fastrand::Rng::new(),
+            fence: Timestamp::EPOCH,
             hints: Vec::new(),
         }
     }

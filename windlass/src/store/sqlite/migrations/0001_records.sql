@@ -78,3 +78,12 @@ create table windlass_act (seq integer primary key, at integer not null, by text
 create table windlass_past_end (ended integer primary key, seq integer not null, state integer not null, at integer not null);
 -- What is remembered of the numbers over time, as JSON. `step` is in seconds.
 create table windlass_sample (step integer not null, at integer not null, data text not null, primary key (step, at)) without rowid;
+
+-- When upkeep last came by while jobs ran, and what the last absence means for leases; see Pulse in the program.
+create table windlass_pulse (
+    only_row integer primary key check (only_row = 1),
+    at integer not null,
+    away_from integer not null,
+    grace_until integer not null
+);
+insert into windlass_pulse values (1, 0, 0, 0);
