@@ -71,7 +71,7 @@ impl Sums {
 #[derive(Default)]
 pub(super) struct Counts {
     now: Timestamp,
-    queues: Vec<(QueueName, bool)>,
+    pub(super) queues: Vec<(QueueName, bool)>,
     pub(super) lanes: Vec<LaneRecord>,
 }
 
