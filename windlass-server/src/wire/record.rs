@@ -178,6 +178,27 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub spawned_by: Option<JobId>,
+    /// Starts in its present generation.
+    pub attempt: u32,
+    /// When it was submitted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Since when it could be claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub scheduled_at: Option<Timestamp>,
+    /// When its last attempt began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// The like siblings that this node stands for as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<names::Id>)]
+    pub folded: Vec<JobId>,
 }
 
 /// One job waits for another.
@@ -237,6 +258,11 @@ pub enum EventKind {
 pub enum Hint {
     /// This queue may have a job to claim.
     Scheduled {
+        /// The queue.
+        queue: String,
+    },
+    /// This queue was paused.
+    Paused {
         /// The queue.
         queue: String,
     },
@@ -461,6 +487,7 @@ impl From<&Wake> for Hint {
     fn from(wake: &Wake) -> Self {
         match wake {
             Wake::Scheduled(queue) => Hint::Scheduled { queue: queue.to_string() },
+            Wake::Paused(queue) => Hint::Paused { queue: queue.to_string() },
             Wake::Ended(job) => Hint::Ended { job: *job },
             Wake::CancelAsked(job) => Hint::CancelAsked { job: *job },
         }
@@ -473,6 +500,7 @@ impl TryFrom<Hint> for Wake {
     fn try_from(hint: Hint) -> Result<Self> {
         Ok(match hint {
             Hint::Scheduled { queue } => Wake::Scheduled(QueueName::new(queue)?),
+            Hint::Paused { queue } => Wake::Paused(QueueName::new(queue)?),
             Hint::Ended { job } => Wake::Ended(job),
             Hint::CancelAsked { job } => Wake::CancelAsked(job),
         })

@@ -45,7 +45,7 @@ impl Tables {
         let from = sequence(after)?.unwrap_or(0);
         let mut found = Vec::new();
         for (scanned, (sequence, stored)) in self.jobs.range(from.saturating_add(1)..).enumerate() {
-            if filter.matches(&stored.entry.job) {
+            if self.matches(filter, &stored.entry.job) {
                 found.push(stored.entry.job.id);
             }
             if found.len() == limit || scanned == SCAN_MAX {
@@ -73,6 +73,6 @@ impl Tables {
         entry.paused = paused;
         let (act, hint) = rules::paused(queue, paused, by, now);
         self.record_act(act);
-        hint.into_iter().for_each(|hint| self.hint(hint));
+        self.hint(hint);
     }
 }

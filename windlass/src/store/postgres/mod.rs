@@ -15,6 +15,7 @@ mod driver_row;
 mod durability;
 mod events;
 mod fault;
+mod faults;
 mod flush;
 mod hosts;
 mod ids;
@@ -31,6 +32,7 @@ mod listen;
 mod migrate;
 mod notify;
 mod operate;
+mod ordered;
 mod pool;
 mod pooler;
 mod pulse;
@@ -320,20 +322,5 @@ impl Inner {
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore").field("schema", &self.inner.schema).finish_non_exhaustive()
-    }
-}
-
-/// Reads the words of a notification, for the fuzzers.
-#[cfg(fuzzing)]
-pub(super) fn read_notification(text: &str) {
-    text.split(' ').for_each(|word| drop(listen::hint(word)));
-}
-
-/// Reads bytes as the texts that rows hold, for the fuzzers.
-#[cfg(fuzzing)]
-pub(super) fn read_columns(bytes: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = job_rows::failure_record(Some(text), None);
-        let _ = schedules::read(text);
     }
 }

@@ -52,6 +52,7 @@ impl Transaction<'_> {
     pub(super) fn remove(&mut self, entry: &Entry) -> Answer<()> {
         let seq = entry.seq;
         self.leave(entry)?;
+        self.count_left(entry.lane, entry.job.state, true);
         self.statement(include_str!("sql/delete_job.sql"))?.execute([seq])?;
         if let Some(deadline) = entry.job.deadline {
             self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline.as_micros(), seq])?;
@@ -93,7 +94,7 @@ impl Transaction<'_> {
             return Ok(());
         }
         let (act, hint) = rules::paused(queue, paused, by, self.now);
-        hint.into_iter().for_each(|hint| self.hint(hint));
+        self.hint(hint);
         self.record_act(&act)
     }
 }
