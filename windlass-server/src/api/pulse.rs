@@ -163,7 +163,7 @@ impl Pulse {
             if topics.is_empty() || state.stopping.is_cancelled() {
                 return;
             }
-            match last.look(&state, &topics, look % NUMBERS_EVERY == 0).await {
+            match last.look(&state, &topics, look.is_multiple_of(NUMBERS_EVERY)).await {
                 // Nobody listening any more is no error.
                 Ok(beats) => beats.into_iter().for_each(|beat| drop(self.beats.send(beat))),
                 Err(error) => tracing::debug!(%error, "the pulse misses a beat"),

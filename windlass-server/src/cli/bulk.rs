@@ -80,6 +80,7 @@ impl TargetArgs {
 
 /// Jobs to act on.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "one is made for each command; a box would only be in the way")]
 pub(crate) enum Chosen {
     /// These.
     Ids(Vec<JobId>),

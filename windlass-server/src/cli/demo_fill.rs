@@ -66,7 +66,7 @@ fn jobs(queue: &str, batch: usize, dies: bool) -> Vec<NewJob> {
         // Those that shall be claimed have a queue of their own, so that nothing that waits is taken.
         let queue = if batch % 20 < 16 || dies { format!("{queue}.done") } else { queue.to_owned() };
         let job = NewJob::new(format!("{queue}.kind{kind}"), payload.unwrap_or_default()).queue(queue).max_attempts(1);
-        if number % 100 == 0 {
+        if number.is_multiple_of(100) {
             job.tag("customer", (number / 100).to_string()).correlation_id(format!("order-{batch}"))
         } else {
             job

@@ -369,7 +369,7 @@ fn string(text: &str) -> String {
 fn number(text: &str) -> String {
     let is_whole = !text.contains(['.', 'e', 'E']);
     match text.parse::<f64>() {
-        Ok(zero) if zero == 0.0 => "0".to_owned(),
+        Ok(0.0) => "0".to_owned(),
         Ok(value) if !is_whole && value.fract() == 0.0 && value.abs() <= EXACT_MAX => format!("{value:.0}"),
         Ok(value) if !is_whole && value.is_finite() => format!("{value:e}"),
         _ => text.to_owned(),

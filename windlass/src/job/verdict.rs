@@ -198,6 +198,7 @@ impl Verdict {
 
 /// What cancelling comes to.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one is made for each call; a box would only be in the way")]
 pub enum CancelVerdict {
     /// The job ends now.
     Now(Verdict),

@@ -70,6 +70,7 @@ impl Waits {
 
 /// What the end of one job means for a job that depends on it.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one is made for each call; a box would only be in the way")]
 pub enum Edge {
     /// One of the dependencies that must all end is met.
     Met,

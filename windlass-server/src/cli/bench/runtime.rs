@@ -111,7 +111,7 @@ pub(super) fn produce_until_dropped(
         producers.spawn(async move {
             loop {
                 if let Err(error) = store.insert(submission.clone()).await {
-                    eprintln!("cannot enqueue: {error}");
+                    tracing::error!(%error, "cannot enqueue");
                     return;
                 }
             }

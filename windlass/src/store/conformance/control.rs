@@ -221,7 +221,8 @@ async fn k2_eight_claimers_at_once(bench: Bench) {
 async fn k3_every_end_frees_one_slot(bench: Bench) {
     control(&bench, Control::new().running(1).each_key(Limit::running(1))).await;
     let short = || job().key("a").retry(no_jitter(3));
-    let endings: [(&str, fn(Lease) -> crate::job::Settlement); 7] = [
+    type Ending = fn(Lease) -> crate::job::Settlement;
+    let endings: [(&str, Ending); 7] = [
         ("complete", |lease| lease.complete(None)),
         ("retry", |lease| lease.fail(Failure::temporary("x"), &mut || 0.5)),
         ("fail", |lease| lease.fail(Failure::permanent("x", "x"), &mut || 0.5)),

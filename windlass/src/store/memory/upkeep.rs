@@ -53,11 +53,12 @@ impl Tables {
             let free = ended.map(|(_, _, sequence)| *sequence).filter(|sequence| !self.is_needed(*sequence));
             gone.extend(free.take(limit - gone.len()));
         }
+        let looks = limit - gone.len();
         let mut pruned = gone.len();
         for sequence in gone {
             self.remove(sequence);
         }
-        for _ in pruned..limit {
+        for _ in 0..looks {
             let Some((_, name)) = self.key_looks.first().filter(|(at, _)| *at <= now).cloned() else { break };
             pruned += usize::from(self.prune_key(&name, now));
         }

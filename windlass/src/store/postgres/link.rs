@@ -362,7 +362,7 @@ mod tests {
         let store = store().await;
         let begun = Instant::now();
         let link = store.inner.link_for(Caller::Worker, Duration::from_secs(3)).await.expect("a connection");
-        let error = link.query("select pg_sleep(8)", &[]).await.err().expect("no answer in time");
+        let error = link.query("select pg_sleep(8)", &[]).await.map(drop).expect_err("no answer in time");
         assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
         drop(link);
         assert_eq!(connections(&store), 0, "the connection owes an answer");

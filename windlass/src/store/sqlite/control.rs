@@ -48,6 +48,9 @@ struct Arrival {
     strand: i64,
 }
 
+/// The owners of ordered keys, and their jobs.
+type Owners = HashMap<String, (Owner, JobId)>;
+
 impl Transaction<'_> {
     pub(super) fn controlled(&self, queue: &QueueName) -> Answer<Option<ControlRecord>> {
         let mut statement = self.statement(include_str!("sql/get_control.sql"))?;
@@ -95,7 +98,7 @@ impl Transaction<'_> {
     }
 
     /// The gates of a queue with what runs in each, and what became of the owners of ordered keys.
-    fn gates(&mut self, queue: &QueueName, strands: &[Row]) -> Answer<(Gates, HashMap<String, (Owner, JobId)>)> {
+    fn gates(&mut self, queue: &QueueName, strands: &[Row]) -> Answer<(Gates, Owners)> {
         let mut gates = Gates::default();
         let mut statement = self.statement(include_str!("sql/list_gates.sql"))?;
         let mut rows = statement.query([queue.as_str()])?;
