@@ -10,7 +10,6 @@ pub mod cli;
 pub mod exec;
 mod keys;
 mod marked;
-mod outgoing;
 mod page;
 pub mod remote;
 pub mod serve;

@@ -44,6 +44,7 @@ pub use me::{About, Standing};
 pub use openapi::document;
 pub use reload::{Reload, Reloads, Reread};
 pub use series::Recorder;
+pub(crate) use submit::UNDELIVERED;
 
 use self::bounded::Bounds;
 use self::operations::Registry;

@@ -26,6 +26,8 @@ mod shared;
 mod shutdown;
 mod signals;
 mod upkeep;
+#[cfg(feature = "webhooks")]
+pub mod webhooks;
 
 pub use attempt::Attempt;
 pub use builder::{SLOTS_MAX, Worker};

@@ -18,3 +18,5 @@ mod schedules;
 mod shutdown;
 #[cfg(unix)]
 mod signals;
+#[cfg(feature = "webhooks")]
+mod webhooks;
