@@ -38,7 +38,7 @@ pub use layer::Layer;
 pub use memory::MemoryStore;
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{PostgresOptions, PostgresPool, PostgresStore};
 pub use request::*;
 #[cfg(feature = "encryption")]
 pub use sealed::{Keyring, Sealed, UNOPENED_WAIT};

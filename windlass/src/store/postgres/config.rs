@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio_postgres::config::SslMode;
 
+use super::lent::{LentPool, PostgresPool};
 use super::tls::{self, Tls, Verify};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::store::open::UnderWorkers;
 
 /// The schema of a store that names none.
 pub const SCHEMA_DEFAULT: &str = "windlass";
@@ -35,9 +37,14 @@ pub struct PostgresOptions {
     pub(super) wait: Duration,
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) migrate: bool,
+    pub(super) under_workers: UnderWorkers,
     pub(super) listen: bool,
     /// Whether a transaction pooler is between; `None` to look.
     pub(super) pooled: Option<bool>,
+    /// The application's own pool, in place of one of the store's.
+    pub(super) lent: Option<LentPool>,
+    /// Whether the server can be reached beside that pool.
+    pub(super) has_url: bool,
 }
 
 impl PostgresOptions {
@@ -83,13 +90,45 @@ impl PostgresOptions {
             wait: Duration::from_secs(30),
             clock: None,
             migrate: true,
+            under_workers: UnderWorkers::Refuse,
             listen: own.listen()?,
             pooled: own.pooled()?,
+            lent: None,
+            has_url: true,
         };
         match own.schema {
             None => Ok(options),
             Some(schema) => options.schema(schema),
         }
+    }
+
+    /// Everything over the application's own pool, of deadpool-postgres or of sqlx.
+    ///
+    /// Without a URL the store cannot listen for notifications, so that jobs of other processes are found by polling, and
+    /// heartbeats share the pool: keep a connection free for them. [`pool`](Self::pool) on the options of a URL has both.
+    pub fn of_pool(pool: impl PostgresPool) -> Self {
+        PostgresOptions {
+            config: tokio_postgres::Config::new(),
+            tls: None,
+            schema: SCHEMA_DEFAULT.to_owned(),
+            connections: CONNECTIONS_DEFAULT,
+            wait: Duration::from_secs(30),
+            clock: None,
+            migrate: true,
+            under_workers: UnderWorkers::Refuse,
+            listen: false,
+            pooled: Some(true),
+            lent: Some(pool.lent()),
+            has_url: false,
+        }
+    }
+
+    /// Runs statements over the application's own pool; only the listener and the heartbeats of workers have connections of
+    /// their own, three in all.
+    #[must_use]
+    pub fn pool(mut self, pool: impl PostgresPool) -> Self {
+        self.lent = Some(pool.lent());
+        self
     }
 
     /// The schema that holds the store: `[a-z_][a-z0-9_]{0,62}`. Several can live in one database.
@@ -125,6 +164,14 @@ impl PostgresOptions {
     #[must_use]
     pub fn without_migrations(mut self) -> Self {
         self.migrate = false;
+        self
+    }
+
+    /// Migrates on opening even while workers live that use the schema as it is. They are of an older program, whose statements
+    /// may fail from then on; without this, opening is refused.
+    #[must_use]
+    pub fn migrate_under_workers(mut self) -> Self {
+        self.under_workers = UnderWorkers::Migrate;
         self
     }
 

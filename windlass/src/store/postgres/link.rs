@@ -16,6 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::config::{PostgresOptions, SCHEMA_DEFAULT};
 use super::driver_row::Row;
 use super::fault::Fault;
+use super::lent::Lent;
 use super::turns::Held;
 use crate::error::{Error, Result};
 
@@ -126,12 +127,24 @@ enum Way<'a> {
         _held: Held,
     },
     Users(&'a dyn UsersTransaction),
+    /// One of the application's pool; `None` only while it is dropped.
+    Lent {
+        connection: Option<Box<dyn Lent>>,
+        open: AtomicBool,
+        /// Given back with the connection.
+        _held: Held,
+    },
 }
 
 impl<'a> Link<'a> {
     pub(super) fn own(object: Object, held: Held, schema: Arc<str>, types: Option<Arc<Types>>) -> Self {
         let (object, open) = (Some(Box::new(object)), AtomicBool::new(false));
         Link { way: Way::Own { object, open, _held: held }, schema, types }
+    }
+
+    pub(super) fn lent(connection: Box<dyn Lent>, held: Held, schema: Arc<str>) -> Self {
+        let (connection, open) = (Some(connection), AtomicBool::new(false));
+        Link { way: Way::Lent { connection, open, _held: held }, schema, types: None }
     }
 
     pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
@@ -157,6 +170,7 @@ impl<'a> Link<'a> {
                 rows.into_iter().map(Row::Own).collect()
             }
             Way::Users(transaction) => transaction.query(&text, parameters).await?,
+            Way::Lent { connection, .. } => lent(connection).query(&text, parameters).await?,
         })
     }
 
@@ -178,6 +192,7 @@ impl<'a> Link<'a> {
                 }
             }
             Way::Users(transaction) => transaction.execute(&text, parameters).await?,
+            Way::Lent { connection, .. } => lent(connection).execute(&text, parameters).await?,
         })
     }
 
@@ -211,7 +226,7 @@ impl<'a> Link<'a> {
     /// Notes that a transaction is open; says whether one was.
     fn mark_open(&self) -> bool {
         match &self.way {
-            Way::Own { open, .. } => open.swap(true, Ordering::SeqCst),
+            Way::Own { open, .. } | Way::Lent { open, .. } => open.swap(true, Ordering::SeqCst),
             Way::Users(_) => true,
         }
     }
@@ -227,33 +242,39 @@ impl<'a> Link<'a> {
                     .await?;
             }
             Way::Users(transaction) => transaction.batch(statements).await?,
+            Way::Lent { connection, .. } => lent(connection).batch(statements).await?,
         }
         Ok(())
     }
 
     pub(super) async fn begin(&mut self) -> std::result::Result<(), Fault> {
-        if let Way::Own { .. } = &self.way {
-            self.mark_open();
-            self.batch(if self.types.is_some() { BEGIN_POOLED } else { "begin" }).await?;
+        let Some(has_settings) = self.has_settings() else { return Ok(()) };
+        self.mark_open();
+        self.batch(if has_settings { "begin" } else { BEGIN_POOLED }).await
+    }
+
+    /// Whether the connection's session has the store's settings; `None` where the user has begun a transaction already.
+    fn has_settings(&self) -> Option<bool> {
+        match &self.way {
+            Way::Own { .. } => Some(self.types.is_none()),
+            Way::Lent { .. } => Some(false),
+            Way::Users(_) => None,
         }
-        Ok(())
     }
 
     /// Begins a transaction of which all statements see the same. Said at once, because nothing may be asked before.
     pub(super) async fn begin_snapshot(&mut self) -> std::result::Result<(), Fault> {
         const SNAPSHOT: &str = "begin isolation level repeatable read";
-        if let Way::Own { .. } = &self.way {
-            self.mark_open();
-            match self.types.is_some() {
-                true => self.batch(&BEGIN_POOLED.replacen("begin", SNAPSHOT, 1)).await?,
-                false => self.batch(SNAPSHOT).await?,
-            }
+        let Some(has_settings) = self.has_settings() else { return Ok(()) };
+        self.mark_open();
+        match has_settings {
+            true => self.batch(SNAPSHOT).await,
+            false => self.batch(&BEGIN_POOLED.replacen("begin", SNAPSHOT, 1)).await,
         }
-        Ok(())
     }
 
     pub(super) async fn commit(&mut self) -> std::result::Result<(), Fault> {
-        if let Way::Own { .. } = &self.way {
+        if let Way::Own { .. } | Way::Lent { .. } = &self.way {
             self.batch("commit").await?;
         }
         self.close();
@@ -262,7 +283,7 @@ impl<'a> Link<'a> {
 
     /// Undoes what was begun. A connection that cannot even do that is given up when it is dropped.
     pub(super) async fn roll_back(&mut self) {
-        if let Way::Own { .. } = &self.way
+        if let Way::Own { .. } | Way::Lent { .. } = &self.way
             && self.batch("rollback").await.is_ok()
         {
             self.close();
@@ -270,10 +291,14 @@ impl<'a> Link<'a> {
     }
 
     fn close(&self) {
-        if let Way::Own { open, .. } = &self.way {
+        if let Way::Own { open, .. } | Way::Lent { open, .. } = &self.way {
             open.store(false, Ordering::SeqCst);
         }
     }
+}
+
+fn lent(connection: &Option<Box<dyn Lent>>) -> &dyn Lent {
+    connection.as_deref().expect("a link has its connection until it is dropped")
 }
 
 fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>, Type)> {
@@ -283,11 +308,14 @@ fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>
 impl Drop for Link<'_> {
     /// A connection whose transaction was neither committed nor rolled back never returns to the pool.
     fn drop(&mut self) {
-        if let Way::Own { object, open, .. } = &mut self.way
-            && *open.get_mut()
-            && let Some(object) = object.take()
-        {
-            drop(Object::take(*object));
+        match &mut self.way {
+            Way::Own { object, open, .. } if open.load(Ordering::SeqCst) => {
+                object.take().into_iter().for_each(|object| drop(Object::take(*object)));
+            }
+            Way::Lent { connection, open, .. } if open.load(Ordering::SeqCst) => {
+                connection.take().into_iter().for_each(|connection| connection.give_up());
+            }
+            Way::Own { .. } | Way::Lent { .. } | Way::Users(_) => {}
         }
     }
 }

@@ -24,6 +24,7 @@ mod insert_keyed;
 mod job_rows;
 mod lanes;
 mod lease;
+mod lent;
 mod link;
 mod listen;
 mod migrate;
@@ -49,7 +50,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use deadpool_postgres::Pool;
 use tokio::sync::broadcast;
 
 use self::claim_cursor::ClaimCursors;
@@ -57,6 +57,8 @@ pub use self::config::{PostgresOptions, SCHEMA_DEFAULT};
 use self::fault::Fault;
 use self::ids::IdKey;
 use self::lanes::Lanes;
+use self::lent::LentPool;
+pub use self::lent::PostgresPool;
 use self::link::Link;
 pub use self::migrate::SCHEMA_VERSION;
 use self::turns::{Caller, Turns};
@@ -76,8 +78,14 @@ pub struct PostgresStore {
     options: PostgresOptions,
 }
 
+/// Where the store's connections come from.
+enum Connections {
+    Own(deadpool_postgres::Pool),
+    Lent(LentPool),
+}
+
 struct Inner {
-    pool: Pool,
+    pool: Connections,
     /// Which callers may hold how many connections of the pool.
     turns: Turns,
     schema: Arc<str>,
@@ -107,7 +115,10 @@ impl PostgresStore {
         let listener = listener_config(&options);
         let pooled = look_for_pooler(&options, &listener).await?;
         options.pooled = Some(pooled);
-        let pool = link::pool(&options)?;
+        let pool = match options.lent.clone() {
+            Some(lent) => Connections::Lent(lent),
+            None => Connections::Own(link::pool(&options)?),
+        };
         let schema: Arc<str> = Arc::from(options.schema.as_str());
         let slow_path_lock = lock_number(&schema);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
@@ -134,7 +145,7 @@ impl PostgresStore {
             let mut link = inner.link(Caller::Worker).await?;
             match options.migrate {
                 // Migrations have a lock of their own.
-                true => migrate::migrate(&mut link, &inner.schema, !slow_path_lock).await?,
+                true => migrate::migrate(&mut link, &inner.schema, !slow_path_lock, options.under_workers).await?,
                 false => migrate::check(&link, &inner.schema).await?,
             }
             let _ = inner.ids.set(IdKey::read(&link).await?);
@@ -226,8 +237,12 @@ fn lock_number(schema: &str) -> i64 {
 impl Inner {
     /// A connection for this caller, in its turn.
     async fn link(&self, caller: Caller) -> Result<Link<'static>, Fault> {
+        let schema = Arc::clone(&self.schema);
         let held = self.turns.take(caller).await?;
-        Ok(Link::own(self.pool.get().await?, held, Arc::clone(&self.schema), self.types.clone()))
+        Ok(match &self.pool {
+            Connections::Own(pool) => Link::own(pool.get().await?, held, schema, self.types.clone()),
+            Connections::Lent(lent) => Link::lent(lent.0.lend().await?, held, schema),
+        })
     }
 
     async fn transaction(self: &Arc<Self>, caller: Caller) -> Result<transaction::Transaction<'static>, Fault> {

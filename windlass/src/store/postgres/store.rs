@@ -163,7 +163,11 @@ impl Store for PostgresStore {
 
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
         // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
-        let options = self.options.clone().connections(2).without_migrations().without_notifications();
+        if !self.options.has_url {
+            return Ok(None);
+        }
+        let mut options = self.options.clone().connections(2).without_migrations().without_notifications();
+        options.lent = None;
         Ok(Some(Arc::new(PostgresStore::with(options).await?)))
     }
 

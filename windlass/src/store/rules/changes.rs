@@ -10,6 +10,7 @@ use crate::time::Timestamp;
 
 /// Everything that a store writes after a rule, in one transaction.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Changes {
     /// New jobs by number. Each has one event [`JobEventKind::Enqueued`] in `events`; the idempotency key in its spec is to
     /// be kept with it.
@@ -63,6 +64,7 @@ pub struct Change {
 
 /// A dependency that has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct EdgeChange {
     /// Which.
     pub edge: Edge,
@@ -74,6 +76,7 @@ pub struct EdgeChange {
 
 /// An attempt that ended, with the token it was held under.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct ClosedAttempt {
     /// Whose it was.
     pub job: JobId,
