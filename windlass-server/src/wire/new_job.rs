@@ -304,8 +304,11 @@ impl Submitted {
         }
         job = match self.idempotency_key {
             Some(key) => {
-                let window = self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0);
-                job.idempotency(key, self.idempotency_scope.unwrap_or_default(), window)
+                let scope = self.idempotency_scope.unwrap_or_default();
+                match self.idempotency_window {
+                    Some(window) => job.idempotency(key, scope, window.0),
+                    None => job.idempotency_key(key).idempotency_scope(scope),
+                }
             }
             None if self.idempotency_scope.is_some() || self.idempotency_window.is_some() => {
                 return Err(Error::invalid("idempotency_key", "is missing beside its scope or window"));

@@ -8,9 +8,7 @@ use std::time::Duration;
 use super::Priority;
 use super::dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
 use super::id::{JobId, JobType, QueueName};
-use super::options::{
-    Idempotency, JobOptions, Limits, RunAt, SYSTEM_PREFIX, Scope, TraceContext, WINDOW_DEFAULT, check_options,
-};
+use super::options::{Idempotency, JobOptions, Limits, RunAt, SYSTEM_PREFIX, Scope, TraceContext, check_options};
 use super::payload::Payload;
 use super::policies::{Policies, PolicyPatch};
 use super::retry::RetryPolicy;
@@ -115,16 +113,28 @@ impl NewJob {
         self
     }
 
-    /// The same key among jobs of this type, within 24 hours, is the same job.
+    /// The same key among jobs of this type is the same job, within 24 hours unless [`Policies`] say otherwise.
     #[must_use]
-    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
-        self.idempotency(key, Scope::Type, WINDOW_DEFAULT)
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency = Some(Idempotency { key: key.into(), scope: Scope::Type, window: None });
+        self.patch.window = None;
+        self
+    }
+
+    /// Among which jobs the key, which was named before, is unique.
+    #[must_use]
+    pub fn idempotency_scope(mut self, scope: Scope) -> Self {
+        if let Some(idempotency) = &mut self.idempotency {
+            idempotency.scope = scope;
+        }
+        self
     }
 
     /// An idempotency key with its scope and window; a window of `None` is for ever.
     #[must_use]
     pub fn idempotency(mut self, key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
-        self.idempotency = Some(Idempotency { key: key.into(), scope, window: window.into() });
+        self.idempotency = Some(Idempotency { key: key.into(), scope, window: None });
+        self.patch.window = Some(window.into());
         self
     }
 
@@ -227,7 +237,8 @@ impl NewJob {
         options.timeouts.lifetime_from_run_at &= options.run_at.is_some();
         options.retry.check()?;
         options.timeouts.check()?;
-        options.idempotency = self.idempotency;
+        let window = policies.window(&self.patch, &job_type, &queue);
+        options.idempotency = self.idempotency.map(|idempotency| Idempotency { window, ..idempotency });
         check_options(&options)?;
         let count = self.depends_on.len();
         if count > DEPENDENCIES_MAX {
