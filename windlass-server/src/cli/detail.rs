@@ -2,7 +2,7 @@
 
 use windlass::Timestamp;
 use windlass::job::{DependencyKind, DependsOn};
-use windlass::job::{JobRecord, Payload};
+use windlass::job::{JobRecord, Payload, ReasonKind};
 use windlass::schedule::ScheduleRecord;
 
 use super::rows::{failure, reason_name, timing};
@@ -131,7 +131,8 @@ fn reason(reason: &windlass::job::Reason) -> String {
         text.push_str(&format!(", {said}"));
     }
     if let Some(cause) = reason.cause {
-        text.push_str(&format!(", because of job {cause}"));
+        let link = if reason.kind == ReasonKind::Replaced { "by" } else { "because of" };
+        text.push_str(&format!(", {link} job {cause}"));
     }
     text
 }

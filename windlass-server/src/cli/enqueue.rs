@@ -14,7 +14,7 @@ use super::connect::{Reach, Session};
 use super::enqueue_file;
 use super::exit::End;
 use super::ids::{self, Typed};
-use super::job_args::JobArgs;
+use super::job_args::{JobArgs, UniqueArgs};
 use super::output::{OutputArgs, Row, say};
 use super::parse;
 use super::table::Cell;
@@ -41,9 +41,8 @@ pub(crate) struct Arguments {
     /// Not before this long from now, such as 5m
     #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
     delay: Option<Duration>,
-    /// The same key within 24 hours is the same job
-    #[arg(long, value_name = "KEY")]
-    key: Option<String>,
+    #[command(flatten)]
+    unique: UniqueArgs,
     /// Only after this job completed; may be repeated
     #[arg(long, value_name = "ID")]
     after: Vec<Typed<JobId>>,
@@ -77,7 +76,7 @@ async fn one(session: &Session, arguments: &Arguments, job_type: &str) -> anyhow
     let mut job = arguments.job.job(job_type)?;
     job.run_at = arguments.run_at;
     job.delay = arguments.delay.map(wire::Span);
-    job.idempotency_key.clone_from(&arguments.key);
+    arguments.unique.apply(&mut job);
     let on = |ids: &[JobId], kind| -> Vec<wire::Dependency> {
         ids.iter().map(|id| wire::Dependency { job: Some(*id), reference: None, kind }).collect()
     };

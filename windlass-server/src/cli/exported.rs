@@ -32,8 +32,9 @@ pub(crate) struct Exported {
     pub(crate) job: wire::NewJob,
 }
 
-/// What an export says of a job that a new job may say, too. The rest is its history.
-const KEPT: [&str; 21] = [
+/// What an export says of a job that a new job may say, too. The rest is its history; so is how it was debounced, since that
+/// has already decided when it runs.
+const KEPT: [&str; 23] = [
     "type",
     "queue",
     "payload",
@@ -48,6 +49,8 @@ const KEPT: [&str; 21] = [
     "idempotency_key",
     "idempotency_scope",
     "idempotency_window",
+    "idempotency_until",
+    "on_existing",
     "key",
     "depends_on",
     "own_priority_only",

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::value::RawValue;
 use windlass::Priority;
-use windlass::job::PAYLOAD_BYTES_MAX;
+use windlass::job::{OnExisting, PAYLOAD_BYTES_MAX, Until};
 
 use super::exit::End;
 use super::parse;
@@ -84,6 +84,54 @@ impl RetryArgs {
             ..wire::Retry::default()
         };
         (retry != wire::Retry::default()).then_some(retry)
+    }
+}
+
+/// Of how many submissions one is enough. All but the key is told by `--help` alone: `-h` fits on a screen.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct UniqueArgs {
+    /// The same key in 24 hours is the same job; --help has more
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["unique", "unique_by"])]
+    key: Option<String>,
+    /// The same payload is the same job, until that has ended
+    #[arg(long, hide_short_help = true)]
+    unique: bool,
+    /// The same value at this JSON pointer of the payload, such as /user/id; may be repeated
+    #[arg(long, value_name = "POINTER", conflicts_with = "unique", hide_short_help = true)]
+    unique_by: Vec<String>,
+    /// Until the job is claimed for the first time, or until it has ended
+    #[arg(long, value_name = "claimed|ended", value_parser = word::<Until>, hide_short_help = true)]
+    #[arg(conflicts_with_all = ["throttle", "debounce"])]
+    until: Option<Until>,
+    /// Take the place of the same job, if it was never claimed
+    #[arg(long, hide_short_help = true)]
+    replace: bool,
+    /// At most once in this time: the first wins
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration, conflicts_with = "debounce", hide_short_help = true)]
+    throttle: Option<Duration>,
+    /// Once for many: when this long nothing more was enqueued
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration, requires = "at_most", hide_short_help = true)]
+    debounce: Option<Duration>,
+    /// With --debounce: at the latest this long after the first
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration, requires = "debounce", hide_short_help = true)]
+    at_most: Option<Duration>,
+}
+
+impl UniqueArgs {
+    /// Says it of a job.
+    pub(crate) fn apply(&self, job: &mut wire::NewJob) {
+        job.idempotency_key.clone_from(&self.key);
+        job.unique_by.clone_from(&self.unique_by);
+        // What else is said here means the payload, where no key is named.
+        let is_meant = self.unique || self.until.is_some() || self.replace || self.throttle.is_some();
+        if is_meant && self.key.is_none() && self.unique_by.is_empty() {
+            job.unique_by.push(String::new());
+        }
+        job.idempotency_until = self.until;
+        job.on_existing = self.replace.then_some(OnExisting::Replace);
+        job.idempotency_window = self.throttle.map(|period| Limit(Some(period)));
+        let debounce = self.debounce.zip(self.at_most);
+        job.debounce = debounce.map(|(quiet, at_most)| wire::Debounce { quiet: quiet.into(), at_most: at_most.into() });
     }
 }
 

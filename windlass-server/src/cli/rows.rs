@@ -152,6 +152,7 @@ pub(crate) fn reason_name(kind: job::ReasonKind) -> &'static str {
         job::ReasonKind::Dependency => "dependency",
         job::ReasonKind::Explicit => "explicit",
         job::ReasonKind::Cancelled => "cancelled",
+        job::ReasonKind::Replaced => "replaced",
     }
 }
 

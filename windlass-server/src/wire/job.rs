@@ -237,7 +237,7 @@ pub struct Reason {
     /// In their words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For `dependency`: the job it began with.
+    /// For `dependency`: the job it began with. For `replaced`: the job in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub cause: Option<JobId>,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
-use windlass::job::{DependencyKind, Lost, Outcome, ReasonKind, Scope, SimpleState, Stale};
+use windlass::job::{DependencyKind, Lost, OnExisting, Outcome, ReasonKind, Scope, SimpleState, Stale, Until};
 use windlass::schedule::Overlap;
 use windlass::workflow::WorkflowState;
 use windlass::{Category, Priority, State};
@@ -57,6 +57,10 @@ names! {
     DependencyKindName of DependencyKind;
     /// Among which jobs an idempotency key is unique.
     ScopeName of Scope;
+    /// Up to when an idempotency key stands for its job: for its window, until the job is first claimed, until it ends.
+    UntilName of Until;
+    /// What becomes of the job that an idempotency key stands for: it stays, or makes room if it was never claimed.
+    OnExistingName of OnExisting;
     /// How a workflow as a whole stands.
     WorkflowStateName of WorkflowState;
     /// What a lost attempt costs.

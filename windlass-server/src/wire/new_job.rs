@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use windlass::job::{
-    DependencyKind, DependsOn, Idempotency, JobOptions, JobSpec, RunAt, Scope, Timeouts, TraceContext as Trace,
-    WINDOW_DEFAULT,
+    DependencyKind, DependsOn, Idempotency, JobOptions, JobSpec, OnExisting, RunAt, Scope, Timeouts,
+    TraceContext as Trace, Until, WINDOW_DEFAULT,
 };
 use windlass::{Error, JobId, JobType, Payload, Priority, QueueName, Result, RetryPolicy, Timestamp};
 
@@ -53,6 +53,11 @@ macro_rules! options {
             /// Not before this long after submission; instead of `run_at`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub delay: Option<Span>,
+            /// Computes the key from what the payload has at these JSON pointers; `[""]` for all of it. In place of
+            /// `idempotency_key`; the key holds until the job ends, unless said otherwise.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            #[schema(max_items = 32)]
+            pub unique_by: Vec<String>,
             $($(#[$attribute])* pub $member: $kind,)*
         }
 
@@ -109,9 +114,21 @@ options! {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::ScopeName>)]
     pub idempotency_scope: Option<Scope>,
-    /// How long the key holds; 24 h unless said.
+    /// How long the key holds; 24 h unless said, and `none` where `idempotency_until` is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_window: Option<Limit>,
+    /// Up to when the key stands for the job, if its window is not over before; `window` unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::UntilName>)]
+    pub idempotency_until: Option<Until>,
+    /// What becomes of the job that the key stands for; `keep` unless said. `replace` cancels one of the same type and queue
+    /// that was never claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::OnExistingName>)]
+    pub on_existing: Option<OnExisting>,
+    /// Runs once for many submissions with the key, or else with the payload: each replaces the one before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debounce: Option<Debounce>,
     /// Whom it counts under in a controlled queue: a tenant, an account. Not the idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
@@ -175,6 +192,22 @@ pub struct TraceContext {
     pub tracestate: Option<String>,
 }
 
+/// When the last of several submissions runs; instead of `run_at` and `delay`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Debounce {
+    /// How long nothing more must be submitted.
+    pub quiet: Span,
+    /// How long after the first submission it may run in any case; at least `quiet`.
+    pub at_most: Span,
+}
+
+impl From<Debounce> for windlass::job::Debounce {
+    fn from(debounce: Debounce) -> Self {
+        windlass::job::Debounce { quiet: debounce.quiet.0, at_most: debounce.at_most.0 }
+    }
+}
+
 /// The places of a call's jobs by their `ref`.
 #[derive(Debug, Default)]
 pub struct Refs(HashMap<String, usize>);
@@ -212,6 +245,7 @@ impl NewJob {
     /// The job as the library takes it, not yet checked.
     pub fn into_job(mut self, refs: &Refs) -> Result<windlass::NewJob> {
         let payload = data::join("payload", self.take_data())?.unwrap_or_default();
+        self.compute_key(&payload)?;
         let job = windlass::NewJob::new(std::mem::take(&mut self.job_type), payload);
         let job = match (self.run_at, self.delay) {
             (Some(_), Some(_)) => return Err(Error::invalid("run_at", "and delay exclude each other")),
@@ -220,6 +254,23 @@ impl NewJob {
             (None, None) => job,
         };
         Submitted::from(self).onto(job, refs)
+    }
+
+    /// Computes the key from the payload, where that is asked for.
+    fn compute_key(&mut self, payload: &Payload) -> Result<()> {
+        let pointers = std::mem::take(&mut self.unique_by);
+        let pointers = match (&self.idempotency_key, pointers.is_empty()) {
+            (Some(_), false) => return Err(Error::invalid("unique_by", "and idempotency_key exclude each other")),
+            (Some(_), true) => return Ok(()),
+            (None, false) => pointers,
+            (None, true) if self.debounce.is_some() => vec![String::new()],
+            (None, true) => return Ok(()),
+        };
+        self.idempotency_key = Some(windlass::job::key_of_pointers(payload, &pointers)?);
+        if self.idempotency_window.is_none() && self.debounce.is_none() {
+            self.idempotency_until.get_or_insert(Until::Ended);
+        }
+        Ok(())
     }
 
     fn take_data(&mut self) -> Data {
@@ -286,6 +337,12 @@ impl Submitted {
             idempotency_key: idempotency.map(|idempotency| idempotency.key.clone()),
             idempotency_scope: idempotency.map(|idempotency| idempotency.scope),
             idempotency_window: idempotency.map(|idempotency| Limit(idempotency.window)),
+            idempotency_until: idempotency.map(|key| key.until).filter(|until| *until != Until::Window),
+            on_existing: idempotency.map(|key| key.on_existing).filter(|existing| *existing != OnExisting::Keep),
+            debounce: options.debounce().map(|windlass::job::Debounce { quiet, at_most }| Debounce {
+                quiet: (*quiet).into(),
+                at_most: (*at_most).into(),
+            }),
             key: options.key.clone(),
             depends_on: spec.depends_on.iter().map(Dependency::from).collect(),
             own_priority_only: options.own_priority_only,
@@ -297,24 +354,45 @@ impl Submitted {
         }
     }
 
+    /// The idempotency key with everything about it; refused where something is said about none.
+    fn take_idempotency(&mut self) -> Result<Option<Idempotency>> {
+        let (scope, window) = (self.idempotency_scope.take(), self.idempotency_window.take());
+        let (until, on_existing) = (self.idempotency_until.take(), self.on_existing.take());
+        let debounce = self.debounce.take().map(windlass::job::Debounce::from);
+        let Some(key) = self.idempotency_key.take() else {
+            let is_stray = scope.is_some() || window.is_some() || until.is_some() || on_existing.is_some();
+            return match is_stray || debounce.is_some() {
+                true => Err(Error::invalid("idempotency_key", "is missing beside what is said about it")),
+                false => Ok(None),
+            };
+        };
+        let standard = match debounce {
+            Some(_) => (Until::Claimed, OnExisting::Replace),
+            None => (Until::Window, OnExisting::Keep),
+        };
+        let until = until.unwrap_or(standard.0);
+        let window_default = (until == Until::Window).then_some(WINDOW_DEFAULT);
+        Ok(Some(Idempotency {
+            key,
+            scope: scope.unwrap_or_default(),
+            window: window.map_or(window_default, |limit| limit.0),
+            until,
+            on_existing: on_existing.unwrap_or(standard.1),
+            debounce,
+        }))
+    }
+
     /// The job with all of this said, not yet checked.
-    fn onto(self, mut job: windlass::NewJob, refs: &Refs) -> Result<windlass::NewJob> {
+    fn onto(mut self, mut job: windlass::NewJob, refs: &Refs) -> Result<windlass::NewJob> {
         for dependency in &self.depends_on {
             job = job.depends_on(refs.resolve(dependency)?, dependency.kind);
         }
-        job = match self.idempotency_key {
-            Some(key) => {
-                let scope = self.idempotency_scope.unwrap_or_default();
-                match self.idempotency_window {
-                    Some(window) => job.idempotency(key, scope, window.0),
-                    None => job.idempotency_key(key).idempotency_scope(scope),
-                }
-            }
-            None if self.idempotency_scope.is_some() || self.idempotency_window.is_some() => {
-                return Err(Error::invalid("idempotency_key", "is missing beside its scope or window"));
-            }
-            None => job,
-        };
+        let is_window = self.idempotency_until.unwrap_or_default() == Until::Window && self.debounce.is_none();
+        let by_policy = is_window && self.idempotency_window.is_none();
+        if let Some(idempotency) = self.take_idempotency()? {
+            job = job.with_idempotency(idempotency);
+            job = if by_policy { job.window_by_policy() } else { job };
+        }
         let set = job;
         let set = set_some(set, self.retry.map(Retry::into_policy).transpose()?, windlass::NewJob::retry);
         let set = set_some(set, self.queue, |job, queue| job.queue(queue));
@@ -334,14 +412,10 @@ impl Submitted {
     }
 
     /// What a store kept of a job: it was checked when it came in, perhaps under other limits.
-    pub(super) fn stored(self, job_type: &str, payload: Payload, run_at: Option<RunAt>) -> Result<JobSpec> {
+    pub(super) fn stored(mut self, job_type: &str, payload: Payload, run_at: Option<RunAt>) -> Result<JobSpec> {
         let standard = JobOptions::default();
+        let idempotency = self.take_idempotency()?;
         let retry = self.retry.map_or(Ok(standard.retry), Retry::into_policy)?;
-        let idempotency = self.idempotency_key.map(|key| Idempotency {
-            key,
-            scope: self.idempotency_scope.unwrap_or_default(),
-            window: self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0),
-        });
         let options = JobOptions {
             run_at,
             retry: RetryPolicy { max_attempts: self.max_attempts.unwrap_or(retry.max_attempts), ..retry },

@@ -286,11 +286,10 @@ impl CloneJob {
         match self.idempotency_key {
             None if stray => Err(Error::invalid("idempotency_key", "is missing beside its scope or window")),
             None => Ok(None),
-            Some(key) => Ok(Some(Idempotency {
-                key,
-                scope: self.idempotency_scope.unwrap_or_default(),
-                window: self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0),
-            })),
+            Some(key) => {
+                let window = self.idempotency_window.map_or(Some(WINDOW_DEFAULT), |limit| limit.0);
+                Ok(Some(Idempotency::new(key, self.idempotency_scope.unwrap_or_default(), window)))
+            }
         }
     }
 }

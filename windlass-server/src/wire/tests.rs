@@ -13,10 +13,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 use windlass::job::{
-    AttemptId, Backoff, CancelAsked as StoredCancel, Dependency as StoredDependency, DependencyKind, DependsOn,
-    FailureRecord, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo, LeaseKey, LeaseToken,
-    Limits, Lost, Outcome as Ended, Progress as StoredProgress, Reason as StoredReason, ReasonKind, RequeueOptions,
-    RunAt, Scope, Stale, Timeouts, TraceContext as Trace, WorkerId,
+    AttemptId, Backoff, CancelAsked as StoredCancel, Debounce, Dependency as StoredDependency, DependencyKind,
+    DependsOn, FailureRecord, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo, LeaseKey,
+    LeaseToken, Limits, Lost, OnExisting, Outcome as Ended, Progress as StoredProgress, Reason as StoredReason,
+    ReasonKind, RequeueOptions, RunAt, Scope, Stale, Timeouts, TraceContext as Trace, Until, WorkerId,
 };
 use windlass::store::{Act, Edit as StoredEdit, Filter as StoredFilter, Operation, Save as StoredSave, Target};
 use windlass::{
@@ -90,12 +90,24 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
 }
 
 fn options() -> impl Strategy<Value = JobOptions> {
-    let idempotency = ("k.{0,10}", select(&[Scope::Type, Scope::Queue, Scope::Global][..]), option::of(duration()))
-        .prop_map(|(key, scope, window)| Idempotency {
-            key: key.replace('\0', ""),
-            scope,
-            window: window.map(|window| window + Duration::from_micros(1)),
-        });
+    let hold = (select(&Until::ALL[..]), select(&OnExisting::ALL[..]), any::<bool>());
+    let idempotency = ("k.{0,10}", select(&Scope::ALL[..]), option::of(duration()), hold).prop_map(
+        |(key, scope, window, (until, on_existing, is_debounced))| {
+            let window = window.map(|window| window + Duration::from_micros(1));
+            let key = Idempotency::new(key.replace('\0', ""), scope, window);
+            let length = window.unwrap_or(Duration::from_secs(1));
+            match is_debounced {
+                false => Idempotency { until, on_existing, ..key },
+                true => Idempotency {
+                    window: None,
+                    until: Until::Claimed,
+                    on_existing: OnExisting::Replace,
+                    debounce: Some(Debounce { quiet: length, at_most: length * 2 }),
+                    ..key
+                },
+            }
+        },
+    );
     let trace = (name(), option::of(name())).prop_map(|(parent, state)| Trace { parent, state });
     let timeouts = (option::of(1..1_000_000_u64), 1..1_000_000_u64).prop_map(|(execution, visibility)| Timeouts {
         execution: execution.map(Duration::from_millis),
@@ -108,8 +120,9 @@ fn options() -> impl Strategy<Value = JobOptions> {
     let rest = (option::of(name()), any::<bool>(), option::of(job_id()));
     (option::of(run_at), retry(), timeouts, option::of(idempotency), tags, option::of(trace), rest).prop_map(
         |(run_at, retry, timeouts, idempotency, tags, trace_context, (name, own_priority_only, cloned_from))| {
+            let is_debounced = idempotency.as_ref().is_some_and(|key| key.debounce.is_some());
             JobOptions {
-                run_at,
+                run_at: run_at.filter(|_| !is_debounced),
                 retry,
                 timeouts,
                 idempotency,

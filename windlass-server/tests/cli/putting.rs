@@ -19,6 +19,35 @@ fn a_job_is_enqueued() {
 }
 
 #[test]
+fn of_unique_jobs_one_is_enough() {
+    let bench = Bench::seeded();
+    let save = ["enqueue", "save", "--queue", "new", "--unique-by", "/page", "--payload"];
+    let save = |payload: &str, more: &[&str]| -> Vec<String> {
+        save.iter().chain([&payload]).chain(more).map(|word| (*word).to_owned()).collect()
+    };
+    let run = |words: Vec<String>| bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let first = run(save("{\"page\":7,\"text\":\"a\"}", &["--until", "claimed", "-o", "id"])).stdout;
+    let again = run(save("{\"text\":\"b\",\"page\":7.0}", &["--until", "claimed", "-o", "id"])).stdout;
+    assert_eq!(again, first, "it waits already");
+    let newer = run(save("{\"page\":7}", &["--until", "claimed", "--replace", "-o", "id"])).stdout;
+    assert_ne!(newer, first);
+    let shown = bench.run(&["jobs", "get", first.trim()]).stdout;
+    assert!(shown.contains(&format!("replaced, by job {}", newer.trim())), "{shown}");
+    let explained = bench.run(&["jobs", "explain", first.trim()]).stdout;
+    assert!(explained.contains("A newer submission with its key took its place"), "{explained}");
+    let debounced = run(save("{\"page\":7}", &["--debounce", "30s", "--at-most", "5m", "-o", "json"])).stdout;
+    assert!(debounced.contains("\"delayed\"") && debounced.contains("\"existing\": false"), "{debounced}");
+    let throttled = ["enqueue", "alert", "--queue", "new", "--throttle", "1m", "-o", "id"];
+    assert_eq!(bench.run(&throttled).stdout, bench.run(&throttled).stdout);
+    insta::assert_snapshot!(bench.told(&[
+        &["enqueue", "save", "--debounce", "30s"],
+        &["enqueue", "save", "--debounce", "30s", "--at-most", "5s"],
+        &["enqueue", "save", "--until", "noon"],
+        &["enqueue", "save", "--unique-by", "page"],
+    ]));
+}
+
+#[test]
 fn what_cannot_be_enqueued_is_refused() {
     let bench = Bench::seeded();
     insta::assert_snapshot!(bench.told(&[

@@ -20,6 +20,48 @@ async fn a_job_is_created_once_for_its_key() {
 }
 
 #[tokio::test]
+async fn u_a_key_is_computed_from_the_payload_and_holds_as_said() {
+    let server = Server::new();
+    let job = |page: u32, text: &str, more: serde_json::Value| {
+        let mut job = json!({ "type": "index", "payload": { "text": text, "page": page }, "unique_by": ["/page"] });
+        job.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        job
+    };
+    let claimed = || json!({ "idempotency_until": "claimed" });
+    let first = server.post("/v1/jobs", job(7, "a", claimed())).await.ok();
+    let again = server.post("/v1/jobs", job(7, "b", claimed())).await;
+    assert_eq!(again.status, 200);
+    assert_eq!((&again.json()["id"], &again.json()["matches"]), (&first["id"], &json!(false)));
+    assert_eq!(server.post("/v1/jobs", job(8, "a", claimed())).await.status, 201);
+    let replace = json!({ "idempotency_until": "claimed", "on_existing": "replace" });
+    let second = server.post("/v1/jobs", job(7, "c", replace)).await;
+    assert_eq!(second.status, 201);
+    let replaced = server.get(&format!("/v1/jobs/{}", first["id"].as_str().expect("an id"))).await.ok();
+    assert_eq!(replaced["reason"], json!({ "kind": "replaced", "cause": second.json()["id"] }));
+    let debounce = json!({ "debounce": { "quiet": "30s", "at_most": "5m" } });
+    let third = server.post("/v1/jobs", job(7, "d", debounce)).await;
+    let stored = server.get(&format!("/v1/jobs/{}", third.json()["id"].as_str().expect("an id"))).await.ok();
+    assert_eq!((&stored["state"], &stored["idempotency_until"]), (&json!("delayed"), &json!("claimed")));
+    assert_eq!(stored["debounce"], json!({ "quiet": "30s", "at_most": "5m" }));
+    let key = stored["idempotency_key"].as_str().expect("a key");
+    assert!(key.starts_with("sha256:") && key.len() == 71 && stored["unique_by"].is_null(), "{stored}");
+    let bad = [
+        json!({ "type": "t", "unique_by": ["page"] }),
+        json!({ "type": "t", "unique_by": ["/a"], "idempotency_key": "k" }),
+        json!({ "type": "t", "idempotency_until": "ended" }),
+        json!({ "type": "t", "on_existing": "replace" }),
+        json!({ "type": "t", "debounce": { "quiet": "5s", "at_most": "4s" } }),
+        json!({ "type": "t", "debounce": { "quiet": "5s", "at_most": "9s" }, "delay": "1s" }),
+        json!({ "type": "t", "debounce": { "quiet": "5s", "at_most": "9s" }, "on_existing": "keep" }),
+        json!({ "type": "t", "unique_by": [""], "payload_base64": "AA==" }),
+    ];
+    for job in bad {
+        let refused = server.post("/v1/jobs", job.clone()).await;
+        assert_eq!(refused.status, 400, "{job}");
+    }
+}
+
+#[tokio::test]
 async fn jobs_of_a_batch_name_each_other_by_ref() {
     let server = Server::new();
     let batch = json!({ "jobs": [

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Client;
 use crate::error::{Error, Result};
 use crate::job::WorkflowId;
-use crate::job::{DependencyKind, DependsOn, IntoNewJob, JobId, JobSpec, NewJob, Priority, RetryPolicy, Scope};
+use crate::job::{DependencyKind, DependsOn, IntoNewJob, JobId, JobSpec, NewJob, Priority, RetryPolicy, Scope, Unique};
 use crate::observe;
 use crate::store::{InTx, Inserted, InsertedJob, in_tx};
 use crate::time::Timestamp;
@@ -194,6 +194,22 @@ impl<'a> Enqueue<'a> {
     /// An idempotency key with its scope and window; a window of `None` is for ever.
     pub fn idempotency(self, key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
         self.with(|job| job.idempotency(key, scope, window))
+    }
+
+    /// Of jobs like this one is enough: says what makes two of them the same, and for how long.
+    pub fn unique(self, unique: Unique) -> Self {
+        self.with(|job| job.unique(unique))
+    }
+
+    /// Runs once for many submissions: when none has come for the time `quiet`, and at the latest `at_most` after the
+    /// first.
+    pub fn debounce(self, quiet: Duration, at_most: Duration) -> Self {
+        self.with(|job| job.debounce(quiet, at_most))
+    }
+
+    /// Runs at most once in each period; the first submission wins.
+    pub fn throttle(self, period: Duration) -> Self {
+        self.with(|job| job.throttle(period))
     }
 
     /// Waits for a stored job.

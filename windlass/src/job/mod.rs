@@ -20,6 +20,7 @@ mod record;
 mod retry;
 mod spec;
 mod state;
+mod unique;
 mod verdict;
 mod view;
 
@@ -59,6 +60,7 @@ pub use record::{
 pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, RETRY_AFTER_MAX, Random, RetryPolicy};
 pub use spec::JobSpec;
 pub use state::{Event, IllegalTransition, SimpleState, State};
+pub use unique::{Debounce, OnExisting, POINTERS_MAX, Unique, Until, key_of_payload, key_of_pointers};
 pub use verdict::{CancelVerdict, Verdict};
 
 use crate::error::{Error, Result};

@@ -13,6 +13,7 @@ use super::payload::Payload;
 use super::policies::{Policies, PolicyPatch};
 use super::retry::RetryPolicy;
 use super::spec::JobSpec;
+use super::unique::{Debounce, Unique};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
@@ -25,7 +26,11 @@ pub struct NewJob {
     priority: Priority,
     depends_on: Vec<Dependency>,
     patch: PolicyPatch,
-    idempotency: Option<Idempotency>,
+    unique: Option<Unique>,
+    debounce: Option<Debounce>,
+    throttle: Option<Duration>,
+    /// Whether nobody named a window for its key.
+    window_by_policy: bool,
     options: JobOptions,
 }
 
@@ -39,7 +44,10 @@ impl NewJob {
             priority: Priority::Normal,
             depends_on: Vec::new(),
             patch: PolicyPatch::default(),
-            idempotency: None,
+            unique: None,
+            debounce: None,
+            throttle: None,
+            window_by_policy: false,
             options: JobOptions::default(),
         }
     }
@@ -115,26 +123,56 @@ impl NewJob {
 
     /// The same key among jobs of this type is the same job, within 24 hours unless [`Policies`] say otherwise.
     #[must_use]
-    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        self.idempotency = Some(Idempotency { key: key.into(), scope: Scope::Type, window: None });
-        self.patch.window = None;
-        self
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
+        self.idempotency(key, Scope::Type, WINDOW_DEFAULT).window_by_policy()
     }
 
-    /// Among which jobs the key, which was named before, is unique.
+    /// Leaves the window of its idempotency key to [`Policies`], in place of the one that it was given.
     #[must_use]
-    pub fn idempotency_scope(mut self, scope: Scope) -> Self {
-        if let Some(idempotency) = &mut self.idempotency {
-            idempotency.scope = scope;
-        }
+    pub fn window_by_policy(mut self) -> Self {
+        self.window_by_policy = true;
         self
     }
 
     /// An idempotency key with its scope and window; a window of `None` is for ever.
     #[must_use]
-    pub fn idempotency(mut self, key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
-        self.idempotency = Some(Idempotency { key: key.into(), scope, window: None });
-        self.patch.window = Some(window.into());
+    pub fn idempotency(self, key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
+        self.with_idempotency(Idempotency::new(key, scope, window))
+    }
+
+    /// Of jobs like this one is enough: says what makes two of them the same, and for how long (rules U1 to U5). In place
+    /// of an idempotency key.
+    #[must_use]
+    pub fn unique(mut self, unique: Unique) -> Self {
+        self.unique = Some(unique);
+        self
+    }
+
+    /// Runs once for many submissions: when none has come for the time `quiet`, and at the latest `at_most` after the
+    /// first (rule U4). Each submission replaces the one before it, until the job is claimed.
+    ///
+    /// The same are submissions with the same payload, or as [`unique`](Self::unique) says, before or after.
+    #[must_use]
+    pub fn debounce(mut self, quiet: Duration, at_most: Duration) -> Self {
+        self.debounce = Some(Debounce { quiet, at_most });
+        self
+    }
+
+    /// Runs at most once in each period: the first submission wins, and the others find its job (rule U5).
+    ///
+    /// The same are submissions with the same payload, or as [`unique`](Self::unique) says, before or after.
+    #[must_use]
+    pub fn throttle(mut self, period: Duration) -> Self {
+        self.throttle = Some(period);
+        self
+    }
+
+    /// An idempotency key with everything about it, in place of any other.
+    #[must_use]
+    pub fn with_idempotency(mut self, idempotency: Idempotency) -> Self {
+        self.unique = None;
+        self.window_by_policy = false;
+        self.options.idempotency = Some(idempotency);
         self
     }
 
@@ -218,6 +256,23 @@ impl NewJob {
         self
     }
 
+    /// The idempotency key in force, with everything about it.
+    fn resolve_idempotency(&self) -> Result<Option<Idempotency>> {
+        let unique = match (&self.unique, &self.options.idempotency) {
+            (None, key) if self.debounce.is_none() && self.throttle.is_none() => return Ok(key.clone()),
+            (Some(unique), _) => unique.clone(),
+            (None, Some(key)) => Unique::key(key.key.clone()).scope(key.scope),
+            (None, None) => Unique::payload(),
+        };
+        let unique = match (self.debounce, self.throttle) {
+            (Some(_), Some(_)) => return Err(Error::invalid("debounce", "and throttle exclude each other")),
+            (Some(debounce), None) => unique.debounced(debounce),
+            (None, Some(period)) => unique.within(period),
+            (None, None) => unique,
+        };
+        unique.idempotency(&self.payload).map(Some)
+    }
+
     /// Checks every field and settles the policy in force (rule R3): the only way to a [`JobSpec`].
     pub fn check(self, limits: &Limits, policies: &Policies) -> Result<JobSpec> {
         let job_type = JobType::new(&self.job_type)?;
@@ -231,14 +286,18 @@ impl NewJob {
             }
         }
         self.payload.check_size("payload", limits.payload_bytes())?;
+        let mut idempotency = self.resolve_idempotency()?;
+        let by_policy = self.window_by_policy && self.unique.is_none() && self.debounce.is_none();
+        if let Some(idempotency) = idempotency.as_mut().filter(|_| by_policy && self.throttle.is_none()) {
+            idempotency.window = policies.window(&self.patch, &job_type, &queue);
+        }
         let mut options = self.options;
+        options.idempotency = idempotency;
         (options.retry, options.timeouts) = policies.resolve(&self.patch, &job_type, &queue);
         // Most jobs may run at once, and their options are the default ones.
-        options.timeouts.lifetime_from_run_at &= options.run_at.is_some();
+        options.timeouts.lifetime_from_run_at &= options.run_at.is_some() || options.debounce().is_some();
         options.retry.check()?;
         options.timeouts.check()?;
-        let window = policies.window(&self.patch, &job_type, &queue);
-        options.idempotency = self.idempotency.map(|idempotency| Idempotency { window, ..idempotency });
         check_options(&options)?;
         let count = self.depends_on.len();
         if count > DEPENDENCIES_MAX {
@@ -257,6 +316,9 @@ impl NewJob {
         if let Some(RunAt::In(_)) = spec.options.run_at {
             // A delay can be held against the lifetime here; a moment only by the store, which knows the time.
             spec.first_run(Timestamp::EPOCH)?;
+        }
+        if let Some(Debounce { quiet, .. }) = spec.options.debounce() {
+            spec.debounced(Timestamp::EPOCH.plus(*quiet)).first_run(Timestamp::EPOCH)?;
         }
         Ok(spec)
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{JobId, shorten};
 use super::retry::RetryPolicy;
+use super::unique::{Debounce, OnExisting, Until};
 use crate::error::{Error, Result};
 use crate::time::Timestamp;
 
@@ -185,13 +186,28 @@ pub struct Idempotency {
     /// Among which jobs it is unique.
     #[serde(default)]
     pub scope: Scope,
-    /// How long from the first submission; `None` for ever.
+    /// How long from the first submission; `None` for ever, or for as long as `until` says.
     #[serde(with = "super::micros_option")]
     pub window: Option<Duration>,
+    /// Up to when it stands for the job, if the window is not over before.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub until: Until,
+    /// What a submission does to the job that the key stands for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_existing: OnExisting,
+    /// When the last of several submissions runs; then each replaces the one before it, and the key has no window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debounce: Option<Debounce>,
 }
 
 impl Idempotency {
-    /// Refuses a key or window out of bounds.
+    /// A key that holds for a window, whatever becomes of its job; a window of `None` is for ever.
+    pub fn new(key: impl Into<String>, scope: Scope, window: impl Into<Option<Duration>>) -> Self {
+        let (until, on_existing) = (Until::Window, OnExisting::Keep);
+        Idempotency { key: key.into(), scope, window: window.into(), until, on_existing, debounce: None }
+    }
+
+    /// Refuses a key, window or debounce out of bounds.
     pub(crate) fn check(&self) -> Result<()> {
         if self.key.is_empty() {
             return Err(Error::invalid("idempotency_key", "must not be empty"));
@@ -200,7 +216,16 @@ impl Idempotency {
         if self.window.is_some_and(|window| window.is_zero() || window > TIMEOUT_MAX) {
             return Err(Error::invalid("idempotency window", "must be more than zero and at most ten years"));
         }
-        Ok(())
+        match &self.debounce {
+            None => Ok(()),
+            Some(_)
+                if self.window.is_some() || (self.until, self.on_existing) != (Until::Claimed, OnExisting::Replace) =>
+            {
+                let problem = "a debounced key holds until its job is claimed, and each submission replaces the last";
+                Err(Error::invalid("debounce", problem))
+            }
+            Some(debounce) => debounce.check(),
+        }
     }
 }
 
@@ -267,6 +292,13 @@ impl JobOptions {
     }
 }
 
+impl JobOptions {
+    /// How it is debounced, if it is.
+    pub fn debounce(&self) -> Option<&Debounce> {
+        self.idempotency.as_ref()?.debounce.as_ref()
+    }
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -286,6 +318,9 @@ pub(super) fn check_options(options: &JobOptions) -> Result<()> {
         && delay > TIMEOUT_MAX
     {
         return Err(Error::invalid("delay", "must be at most ten years"));
+    }
+    if options.run_at.is_some() && options.debounce().is_some() {
+        return Err(Error::invalid("run_at", "and delay are what debounce decides"));
     }
     options.idempotency.as_ref().map_or(Ok(()), Idempotency::check)?;
     if let Some(key) = &options.key {

@@ -179,7 +179,7 @@ pub struct Reason {
     /// In their words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For [`ReasonKind::Dependency`]: the job it began with.
+    /// For [`ReasonKind::Dependency`]: the job it began with. For [`ReasonKind::Replaced`]: the job in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<JobId>,
 }
@@ -217,17 +217,20 @@ pub enum ReasonKind {
     Explicit,
     /// It was cancelled.
     Cancelled,
+    /// A newer submission with its idempotency key took its place before it was claimed.
+    Replaced,
 }
 
 impl ReasonKind {
-    /// All six.
-    pub const ALL: [ReasonKind; 6] = [
+    /// All seven.
+    pub const ALL: [ReasonKind; 7] = [
         ReasonKind::Permanent,
         ReasonKind::Exhausted,
         ReasonKind::Lifetime,
         ReasonKind::Dependency,
         ReasonKind::Explicit,
         ReasonKind::Cancelled,
+        ReasonKind::Replaced,
     ];
 }
 
@@ -570,6 +573,12 @@ impl JobRecord {
 
     /// The job that this one's bad end began with: itself, unless it died of a dependency (W2).
     pub fn root_cause(&self) -> JobId {
-        self.reason.as_ref().and_then(|reason| reason.cause).unwrap_or(self.id)
+        let reason = self.reason.as_ref().filter(|reason| reason.kind == ReasonKind::Dependency);
+        reason.and_then(|reason| reason.cause).unwrap_or(self.id)
+    }
+
+    /// Whether it was ever claimed.
+    pub fn was_claimed(&self) -> bool {
+        self.lease_version > 0
     }
 }

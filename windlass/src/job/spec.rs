@@ -84,6 +84,12 @@ impl JobSpec {
         Ok(Some(at).filter(|at| *at > now))
     }
 
+    /// The same job, which may first run at this moment.
+    pub(crate) fn debounced(&self, run_at: Timestamp) -> Self {
+        let options = JobOptions { run_at: Some(RunAt::At(run_at)), ..self.options.clone() };
+        JobSpec { options, ..self.clone() }
+    }
+
     fn first_moment(&self, now: Timestamp) -> Option<Timestamp> {
         self.options.run_at.map(|run_at| match run_at {
             RunAt::At(at) => at,

@@ -158,6 +158,12 @@ impl Verdict {
         Some(Verdict::ending(event, reason, Some(failure)))
     }
 
+    /// Another job takes the place of this one, which was never claimed (U3, S13).
+    pub fn of_replacement(by: JobId) -> Self {
+        let reason = Reason { cause: Some(by), ..Reason::of(ReasonKind::Replaced) };
+        Verdict::ending(Event::Cancelled, reason, None)
+    }
+
     /// An operator dead-letters the job (S16b).
     pub fn of_operator_dead_letter(job: &JobRecord, by: Option<&str>, why: &str) -> Result<Self> {
         let failure = Failure::new(Category::System, Some(CODE_OPERATOR.to_owned()), why);

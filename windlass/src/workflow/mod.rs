@@ -27,7 +27,8 @@ use serde::{Deserialize, Serialize};
 
 pub use callback::{Webhook, webhook_of};
 pub use plan::{
-    Found, Identity, InsertedJob, KeyHolder, Lookup, NewRecord, Origin, Sequence, Standing, SubmissionPlan,
+    Found, Held, Identity, InsertedJob, KeyHolder, Lookup, NewKey, NewRecord, Origin, Sequence, Standing,
+    SubmissionPlan,
 };
 pub use submission::{Submission, WORKFLOW_NAME_CHARS_MAX, resolve};
 

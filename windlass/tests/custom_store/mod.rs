@@ -21,7 +21,7 @@ use windlass::job::{
     WorkerId, WorkflowId,
 };
 use windlass::schedule::ScheduleRecord;
-use windlass::store::rules::{self, Edges, Entry};
+use windlass::store::rules::{self, Edges, Entry, KeptKey};
 use windlass::store::*;
 use windlass::workflow::{Origin, Sequence, Submission, WorkflowRecord};
 use windlass::{ManualClock, Result, Timestamp};
@@ -42,20 +42,14 @@ struct Stored {
     logs: Vec<LogLine>,
 }
 
-/// What an idempotency key stands for, kept even when the job is gone.
-#[derive(Clone, Debug)]
-struct Key {
-    holder: JobRecord,
-    expires_at: Option<Timestamp>,
-}
-
 /// Everything there is.
 #[derive(Debug, Default)]
 struct Tables {
     jobs: BTreeMap<Sequence, Stored>,
     ids: BTreeMap<JobId, Sequence>,
     edges: Edges,
-    keys: BTreeMap<(String, String), Key>,
+    /// What idempotency keys stand for, kept even when the jobs are gone.
+    keys: BTreeMap<(String, String), KeptKey>,
     /// The queues that have or had jobs, and whether each is paused.
     queues: BTreeMap<QueueName, bool>,
     workflows: BTreeMap<Sequence, WorkflowRecord>,

@@ -1,7 +1,7 @@
 //! Finding what is due: lifetimes, leases, schedules, retention; each at most `limit` in one step.
 
 use windlass::job::JobRecord;
-use windlass::store::rules;
+use windlass::store::rules::{self, KeptKey};
 use windlass::store::{Retention, Upkeep, UpkeepReport, WORKER_LIVE};
 use windlass::{JobId, Result, Timestamp};
 
@@ -56,7 +56,12 @@ impl Tables {
         let gone: Vec<JobId> =
             self.earliest(usize::MAX, is_over).into_iter().filter(|id| !self.is_needed(*id)).take(limit).collect();
         gone.iter().for_each(|id| self.remove(*id));
-        let expired = self.keys.iter().filter(|(_, key)| key.expires_at.is_some_and(|at| at <= now));
+        let is_over = |kept: &KeptKey| {
+            let job = self.by_id(kept.job).map(|stored| &stored.entry.job);
+            kept.new.expires_at.is_some_and(|at| at <= now)
+                || kept.new.until.is_over_for_good(job.map(|job| (job.state, job.was_claimed())))
+        };
+        let expired = self.keys.iter().filter(|(_, kept)| is_over(kept));
         let expired: Vec<_> = expired.map(|(name, _)| name.clone()).take(limit - gone.len()).collect();
         expired.iter().for_each(|name| drop(self.keys.remove(name)));
         gone.len() + expired.len()

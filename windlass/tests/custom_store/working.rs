@@ -1,12 +1,12 @@
 //! The way into the rules and back: what they ask for is put into a working set, what they changed is written.
 
 use windlass::job::JobId;
-use windlass::store::rules::{Changes, KeyUse, Missing, Run, ScheduleWrite, Stop, WorkingSet};
+use windlass::store::rules::{Changes, Missing, Run, ScheduleWrite, Stop, WorkingSet};
 use windlass::store::{Cursor, JobEvent, JobEventKind, new_job_id};
-use windlass::workflow::Identity;
+use windlass::workflow::{Held, Identity};
 use windlass::{Result, State, Timestamp};
 
-use super::{Key, Stored, Tables};
+use super::{Stored, Tables};
 
 /// How many attempts of a job are kept.
 const ATTEMPTS_KEPT: usize = 100;
@@ -52,12 +52,12 @@ impl Tables {
             Missing::Keys(uses) => {
                 for key in uses {
                     let held = self.keys.get(&(key.scope.clone(), key.key.clone()));
-                    let held = held.filter(|held| held.expires_at.is_none_or(|expires_at| expires_at > now));
-                    let holder = held.map(|held| {
-                        let spec = &held.holder.spec;
-                        (held.holder.id, spec.job_type == key.job_type && spec.payload == key.payload)
+                    let held = held.filter(|held| held.new.expires_at.is_none_or(|expires_at| expires_at > now));
+                    let held = held.map(|held| {
+                        let matches = held.key.job_type == key.job_type && held.key.payload == key.payload;
+                        Held { id: held.job, matches, until: held.new.until, first_at: held.new.first_at }
                     });
-                    set.put_key(key, holder);
+                    set.put_key(key, held);
                 }
             }
             Missing::Attempt(key, outcome) => {
@@ -86,12 +86,10 @@ impl Tables {
             self.accepted += 1;
             self.ids.insert(entry.job.id, entry.sequence);
             self.queues.entry(entry.job.spec.queue.clone()).or_insert(false);
-            if let Some(KeyUse { scope, key, .. }) = KeyUse::of(&entry.job.spec) {
-                let window = entry.job.spec.options.idempotency.as_ref().and_then(|key| key.window);
-                let expires_at = window.map(|window| entry.job.created_at.plus(window));
-                self.keys.insert((scope, key), Key { holder: entry.job.clone(), expires_at });
-            }
             self.jobs.insert(entry.sequence, Stored { entry, closed: Vec::new(), logs: Vec::new() });
+        }
+        for kept in changes.keys {
+            self.keys.insert((kept.key.scope.clone(), kept.key.key.clone()), kept);
         }
         for change in changes.changed {
             let sequence = change.after.sequence;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio_postgres::NoTls;
-use windlass::store::{PostgresOptions, PostgresPool, PostgresStore, Store, Wake};
-use windlass::{Client, Context, Failure, JobId, NewJob, Payload, State, Worker};
+use windlass::job::{Unique, Until, WorkerId};
+use windlass::store::{ClaimRequest, PostgresOptions, PostgresPool, PostgresStore, Store, Wake};
+use windlass::{Client, Context, Failure, JobId, NewJob, Payload, QueueName, State, Worker};
 
 use crate::{Driver, Step};
 use crate::{enqueue_five, windlass_step};
@@ -201,4 +202,70 @@ async fn l6_an_open_transaction_does_not_cost_other_jobs_their_leases() {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     let stopped = running.stop().await;
     assert_eq!((stopped.settled, stopped.dropped), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn u3_a_replacement_commits_or_vanishes_with_the_transaction() {
+    let (driver, client) = setup().await;
+    let waiting = || Unique::payload().until_claimed();
+    let first = client.enqueue(windlass_step()).unique(waiting()).await.expect("enqueue").id;
+    let in_tx = async |commit: bool, unique: Unique| {
+        let mut database = driver.database.lock().await;
+        let tx = database.transaction().await.expect("begin");
+        let job = client.enqueue(windlass_step()).unique(unique).in_tx(&tx).await.expect("enqueue");
+        if commit {
+            tx.commit().await.expect("commit");
+        }
+        job
+    };
+    assert_eq!(in_tx(true, waiting()).await.id, first, "it waits already");
+    assert!(!in_tx(false, waiting().replace()).await.existing);
+    assert_eq!(client.job(first).await.expect("found").state, State::Scheduled, "rolled back");
+    let second = in_tx(true, waiting().replace()).await;
+    assert_eq!(client.job(first).await.expect("found").state, State::Cancelled);
+    let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 10);
+    let claimed = client.store().claim(&request).await.expect("claim");
+    assert_eq!(claimed.iter().map(|one| one.job.id).collect::<Vec<_>>(), [second.id]);
+    // Claimed, so the key is taken over: not by a transaction that vanishes, but by the next.
+    let gone = in_tx(false, waiting()).await;
+    let third = in_tx(true, waiting()).await;
+    assert!(!gone.existing && !third.existing && third.id != second.id);
+    assert_eq!(client.enqueue(windlass_step()).unique(waiting()).await.expect("enqueue").id, third.id);
+    assert_eq!(client.store().check().await.expect("check"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn u1_the_sql_function_knows_keys_that_the_job_decides() {
+    let (client, schema) = fresh().await;
+    let database = connect().await;
+    let call = async |until: &str| {
+        let call = format!("select {schema}.enqueue('step', '\"Commit\"', idempotency_key => 'k'{until})");
+        JobId::from_uuid(database.query_one(&call, &[]).await.expect("enqueue").get(0))
+    };
+    let claim = async || {
+        let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 10);
+        client.store().claim(&request).await.expect("claim")
+    };
+    let claimed = ", key_until => 'claimed'";
+    let first = call(claimed).await;
+    assert_eq!((call(claimed).await, call("").await), (first, first), "it waits already");
+    assert_eq!(claim().await.len(), 1);
+    let second = call(", key_until => 'ended'").await;
+    assert_ne!(second, first, "the first was claimed");
+    let key = client.job(second).await.expect("a job").spec.options.idempotency.clone().expect("a key");
+    assert_eq!((key.until, key.window), (Until::Ended, None));
+    let taken = claim().await;
+    // The program and the function see the same keys.
+    let submit = async || client.enqueue(windlass_step()).idempotency_key("k").await.expect("enqueue").id;
+    assert_eq!((call(claimed).await, submit().await), (second, second), "it has not ended");
+    for one in taken {
+        client.store().settle(&[one.lease.complete(None)]).await.expect("settle");
+    }
+    let third = submit().await;
+    assert_ne!(third, second);
+    assert_eq!(call(claimed).await, third, "its window is not over");
+    for bad in ["'step', key_until => 'ended'", "'step', idempotency_key => 'k', key_until => 'never'"] {
+        assert!(database.query_one(&format!("select {schema}.enqueue({bad})"), &[]).await.is_err(), "{bad}");
+    }
+    assert_eq!(client.store().check().await.expect("check"), Vec::<String>::new());
 }

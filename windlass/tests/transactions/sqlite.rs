@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use windlass::{Client, Context, Failure, JobId};
+use windlass::job::Unique;
+use windlass::{Client, Context, Failure, JobId, State};
 
 use crate::Driver;
 use crate::{enqueue_five, windlass_step};
@@ -90,4 +91,22 @@ async fn x1_a_connection_with_an_open_transaction_will_do() {
         }
         assert_eq!(client.totals().await.expect("totals").accepted, kept, "after {end}");
     }
+}
+
+#[tokio::test]
+async fn u3_a_replacement_commits_or_vanishes_with_the_transaction() {
+    let (driver, client, _folder) = setup().await;
+    let waiting = || Unique::payload().until_claimed();
+    let first = client.enqueue(windlass_step()).unique(waiting()).await.expect("enqueue").id;
+    let in_tx = |commit, unique: Unique| {
+        let write = |tx: &Transaction<'_>| client.enqueue(windlass_step()).unique(unique).in_tx(tx).expect("enqueue");
+        driver.in_transaction(commit, write)
+    };
+    assert_eq!(in_tx(true, waiting()).id, first, "it waits already");
+    assert!(!in_tx(false, waiting().replace()).existing);
+    assert_eq!(client.job(first).await.expect("found").state, State::Scheduled, "rolled back");
+    let second = in_tx(true, waiting().replace());
+    assert_eq!(client.job(first).await.expect("found").state, State::Cancelled);
+    assert_eq!(client.job(second.id).await.expect("found").state, State::Scheduled);
+    assert_eq!(client.store().check().await.expect("check"), Vec::<String>::new());
 }

@@ -202,6 +202,13 @@ fn ended(state: State, because: Option<&Reason>, job: &JobRecord, now: Timestamp
     let id = job.id;
     match state {
         State::Completed => words.why.push(format!("It completed{at}.")),
+        State::Cancelled if because.is_some_and(|reason| reason.kind == ReasonKind::Replaced) => {
+            words.why.push(format!("A newer submission with its key took its place{at}, before it was claimed."));
+            words.next.push("Nothing: a cancelled job stays so.".to_owned());
+            if let Some(newer) = because.and_then(|reason| reason.cause) {
+                words.todo.push((format!("windlass jobs get {newer}"), "see the job in its place"));
+            }
+        }
         State::Cancelled => {
             words.why.push(format!("It was cancelled{by}{at}{said}."));
             words.next.push("Nothing: a cancelled job stays so.".to_owned());
@@ -214,7 +221,7 @@ fn ended(state: State, because: Option<&Reason>, job: &JobRecord, now: Timestamp
                 Some(ReasonKind::Lifetime) => "it did not end within its lifetime",
                 Some(ReasonKind::Dependency) => "a job it depends on ended badly",
                 Some(ReasonKind::Explicit) => "it was dead-lettered on purpose",
-                Some(ReasonKind::Cancelled) | None => "it is not recorded why",
+                Some(ReasonKind::Cancelled | ReasonKind::Replaced) | None => "it is not recorded why",
             };
             words.why.push(format!("It ended {state}{at}: {how}{by}{said}."));
             words.why.extend(Some(format!("Last failure: {failed}")).filter(|_| !failed.is_empty()));

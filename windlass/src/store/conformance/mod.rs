@@ -66,6 +66,7 @@ mod schedules;
 mod stage;
 mod states;
 mod timeouts;
+mod unique;
 mod workflows;
 
 use std::fmt;
@@ -154,6 +155,7 @@ pub fn cases() -> Vec<Case> {
         retry::CASES,
         timeouts::CASES,
         idempotency::CASES,
+        unique::CASES,
         dependencies::CASES,
         workflows::CASES,
         schedules::CASES,

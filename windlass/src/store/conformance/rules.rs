@@ -66,6 +66,7 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Retry and backoff", rules: RETRY },
     Chapter { title: "Timeouts", rules: TIMEOUTS },
     Chapter { title: "Idempotency", rules: IDEMPOTENCY },
+    Chapter { title: "Unique jobs", rules: UNIQUE },
     Chapter { title: "Dependencies and workflows", rules: WORKFLOWS },
     Chapter { title: "Recurring work", rules: RECURRING },
     Chapter { title: "Operators", rules: OPERATORS },
@@ -166,6 +167,14 @@ const IDEMPOTENCY: &[Rule] = &[
     store("I2", "a second submission changes nothing and finds the first, under any concurrency"),
     store("I3", "it does so whatever became of the first job, until the window is over"),
     store("I4", "a requeue keeps id and key; a clone is a new job linked to its original"),
+];
+
+const UNIQUE: &[Rule] = &[
+    both("U1", "a key may hold until its job is first claimed or ends; no later transition meets a conflict", &[CORE]),
+    both("U2", "it may be computed from the payload, whatever the order of members and the white space", &[CORE]),
+    both("U3", "a submission may replace a job that was never claimed; one that was stays", &[CORE]),
+    both("U4", "of many submissions the last runs, after quiet or at most so long after the first", &[CORE]),
+    store("U5", "in each period the first submission runs, and the others find it"),
 ];
 
 const WORKFLOWS: &[Rule] = &[

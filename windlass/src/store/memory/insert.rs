@@ -2,12 +2,12 @@
 
 use super::tables::{Key, ScopedKey, Tables};
 use crate::error::Result;
-use crate::job::{JobId, JobRecord, WorkflowId};
+use crate::job::WorkflowId;
 use crate::store::answer::Inserted;
 use crate::store::new_workflow_id;
-use crate::store::rules::{self, KeyUse};
+use crate::store::rules::{self, KeptKey, KeyUse};
 use crate::time::Timestamp;
-use crate::workflow::{Origin, Submission, WorkflowRecord};
+use crate::workflow::{Held, Origin, Submission, WorkflowRecord};
 
 impl Tables {
     pub(super) fn insert(&mut self, submission: &Submission, now: Timestamp) -> Result<Inserted> {
@@ -30,27 +30,27 @@ impl Tables {
         self.workflows.insert(sequence, WorkflowRecord { id, name, created_at: now, counts: [0; 9], pruned: 0 });
     }
 
-    /// The job that an idempotency key stands for, and whether it is the same job.
-    pub(super) fn holder(&self, key: &KeyUse, now: Timestamp) -> Option<(JobId, bool)> {
-        let kept = self.keys.get(&(key.scope.clone(), key.key.clone()))?;
-        let is_over = kept.expires_at.is_some_and(|expires_at| expires_at <= now);
-        (!is_over).then(|| (kept.job, kept.job_type == key.job_type && kept.payload == key.payload))
+    /// What is kept of an idempotency key, if its time is not over.
+    pub(super) fn held(&self, key: &KeyUse, now: Timestamp) -> Option<Held> {
+        let KeptKey { key: kept, job, new } = &self.keys.get(&(key.scope.clone(), key.key.clone()))?.kept;
+        let is_over = new.expires_at.is_some_and(|expires_at| expires_at <= now);
+        let matches = kept.job_type == key.job_type && kept.payload == key.payload;
+        (!is_over).then_some(Held { id: *job, matches, until: new.until, first_at: new.first_at })
     }
 
-    /// Keeps what a new job's key stands for, in place of what it stood for before.
-    pub(super) fn keep_key(&mut self, job: &JobRecord) {
-        let Some(KeyUse { scope, key, job_type, payload }) = KeyUse::of(&job.spec) else { return };
-        let name: ScopedKey = (scope, key);
-        let window = job.spec.options.idempotency.as_ref().and_then(|key| key.window);
-        let expires_at = window.map(|window| job.created_at.plus(window));
-        if let Some(expires_at) = expires_at {
-            self.key_ends.insert((expires_at, name.clone()));
+    /// Keeps what a key stands for, in place of what it stood for before.
+    pub(super) fn keep_key(&mut self, kept: KeptKey, look_at: Option<Timestamp>) {
+        let name: ScopedKey = (kept.key.scope.clone(), kept.key.key.clone());
+        self.forget_key(&name);
+        self.key_looks.extend(look_at.map(|at| (at, name.clone())));
+        self.keys.insert(name, Key { kept, look_at });
+    }
+
+    pub(super) fn forget_key(&mut self, name: &ScopedKey) -> Option<KeptKey> {
+        let Key { kept, look_at } = self.keys.remove(name)?;
+        if let Some(at) = look_at {
+            self.key_looks.remove(&(at, name.clone()));
         }
-        let old = self.keys.insert(name.clone(), Key { job: job.id, expires_at, job_type, payload });
-        if let Some(expired) = old.and_then(|old| old.expires_at)
-            && Some(expired) != expires_at
-        {
-            self.key_ends.remove(&(expired, name));
-        }
+        Some(kept)
     }
 }

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::control::Controlled;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Payload, Priority, QueueName, State,
-    WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Priority, QueueName, State, WorkerId,
+    WorkflowId,
 };
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEvent, JobEventKind, Wake, WorkerRecord};
 use crate::store::request::Cursor;
-use crate::store::rules::{Edges, Entry};
+use crate::store::rules::{Edges, Entry, KeptKey};
 use crate::time::Timestamp;
 use crate::workflow::{Sequence, WorkflowRecord};
 
@@ -50,10 +50,9 @@ impl Stored {
 /// What an idempotency key stands for, kept even when the job is gone.
 #[derive(Debug)]
 pub(super) struct Key {
-    pub(super) job: JobId,
-    pub(super) expires_at: Option<Timestamp>,
-    pub(super) job_type: JobType,
-    pub(super) payload: Payload,
+    pub(super) kept: KeptKey,
+    /// When upkeep looks at it.
+    pub(super) look_at: Option<Timestamp>,
 }
 
 /// Something that happened, by its number.
@@ -110,7 +109,8 @@ pub(super) struct Tables {
     pub(super) ended: BTreeSet<(State, Timestamp, Sequence)>,
     pub(super) edges: Edges,
     pub(super) keys: HashMap<ScopedKey, Key>,
-    pub(super) key_ends: BTreeSet<(Timestamp, ScopedKey)>,
+    /// Keys by the moment at which upkeep looks at them.
+    pub(super) key_looks: BTreeSet<(Timestamp, ScopedKey)>,
     pub(super) workflows: BTreeMap<Sequence, WorkflowRecord>,
     pub(super) workflow_ids: HashMap<WorkflowId, Sequence>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
@@ -162,7 +162,7 @@ impl Tables {
             ended: BTreeSet::new(),
             edges: Edges::default(),
             keys: HashMap::new(),
-            key_ends: BTreeSet::new(),
+            key_looks: BTreeSet::new(),
             workflows: BTreeMap::new(),
             workflow_ids: HashMap::new(),
             workers: BTreeMap::new(),

@@ -1,13 +1,13 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention; each at most `limit` in one step.
 
-use super::tables::Tables;
+use super::tables::{ScopedKey, Tables};
 use crate::error::Result;
 use crate::job::{JobId, State};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
 use crate::store::rules;
 use crate::time::Timestamp;
-use crate::workflow::Sequence;
+use crate::workflow::{NewKey, Sequence};
 
 impl Tables {
     pub(super) fn upkeep(&mut self, request: &Upkeep, now: Timestamp) -> Result<UpkeepReport> {
@@ -52,14 +52,24 @@ impl Tables {
         for sequence in gone {
             self.remove(sequence);
         }
-        while pruned < limit
-            && let Some((at, name)) = self.key_ends.first().filter(|(at, _)| *at <= now).cloned()
-        {
-            self.keys.remove(&name);
-            self.key_ends.remove(&(at, name));
-            pruned += 1;
+        for _ in pruned..limit {
+            let Some((_, name)) = self.key_looks.first().filter(|(at, _)| *at <= now).cloned() else { break };
+            pruned += usize::from(self.prune_key(&name, now));
         }
         pruned
+    }
+
+    /// Forgets a key that is over, or looks at it again later; says whether it was.
+    fn prune_key(&mut self, name: &ScopedKey, now: Timestamp) -> bool {
+        let Some(kept) = self.forget_key(name) else { return false };
+        let job = self.by_id(kept.job).map(|stored| &stored.entry.job);
+        let NewKey { until, expires_at, .. } = kept.new;
+        let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
+        let is_over = is_expired || until.is_over_for_good(job.map(|job| (job.state, job.was_claimed())));
+        if !is_over {
+            self.keep_key(kept, rules::look_at(until, expires_at, now));
+        }
+        is_over
     }
 
     /// The job with the earliest of these moments, if that is over.

@@ -22,7 +22,7 @@ impl Tables {
         loop {
             match run.step(&mut set) {
                 Ok(answer) => {
-                    self.write(set.finish());
+                    self.write(set.finish(), now);
                     return Ok(answer);
                 }
                 Err(Stop::Missing(missing)) => self.load(&mut set, missing, now),
@@ -54,8 +54,8 @@ impl Tables {
             }
             Missing::Keys(keys) => {
                 for key in keys {
-                    let holder = self.holder(&key, now);
-                    set.put_key(key, holder);
+                    let held = self.held(&key, now);
+                    set.put_key(key, held);
                 }
             }
             Missing::Attempt(key, outcome) => {
@@ -80,10 +80,11 @@ impl Tables {
         }
     }
 
-    fn write(&mut self, changes: Changes) {
-        for entry in changes.new {
-            self.keep_key(&entry.job);
-            self.add(entry);
+    fn write(&mut self, changes: Changes, now: Timestamp) {
+        changes.new.into_iter().for_each(|entry| self.add(entry));
+        for kept in changes.keys {
+            let look_at = kept.look_at(now);
+            self.keep_key(kept, look_at);
         }
         for change in changes.changed {
             if change.before.job.state == State::Running && change.after.job.state != State::Running {

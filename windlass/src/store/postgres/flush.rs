@@ -96,7 +96,7 @@ impl Transaction<'_> {
             }
         }
         self.add_wide(&changes.new, notes).await?;
-        self.keep_keys(&changes.new).await?;
+        self.keep_keys(&changes.keys).await?;
         self.edit_wide(&changes.changed).await?;
         let moved: Vec<i64> = changes.changed.iter().map(|change| change.after.sequence).collect();
         if !moved.is_empty() {

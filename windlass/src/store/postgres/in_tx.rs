@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use super::fault::Fault;
 use super::insert::{Columns, is_plain, resting_state};
-use super::insert_keyed::is_keyed;
+use super::insert_keyed::{Keyed, TAKE_OVERS_MAX, is_keyed};
 use super::link::{Link, UsersTransaction};
 use super::transaction::Transaction;
 use super::turns::Caller;
@@ -41,9 +41,9 @@ use crate::workflow::Submission;
 impl PostgresStore {
     /// Enqueues in a transaction of the same database: the jobs exist once it commits, and only then.
     ///
-    /// A submission with dependencies or a workflow makes others of its kind, and ends that have consequences, wait
-    /// until the transaction is over: keep it short. A key that another open transaction took makes this one wait for
-    /// it.
+    /// A submission with dependencies, a workflow or a key that replaces makes others of its kind, and ends that have
+    /// consequences, wait until the transaction is over: keep it short. A key that another open transaction took makes
+    /// this one wait for it.
     pub async fn enqueue_in_tx(
         &self,
         transaction: &tokio_postgres::Transaction<'_>,
@@ -104,14 +104,21 @@ impl PostgresStore {
             return Ok(inserted);
         }
         if is_keyed(submission) {
-            users.batch("savepoint windlass_keys").await?;
-            let answer = inner.insert_keyed(&users, submission).await?;
-            if let Some((inserted, hints)) = answer {
-                users.batch("release savepoint windlass_keys").await?;
-                self.notify_at_commit(&users, hints).await?;
-                return Ok(inserted);
+            let mut over = Vec::new();
+            for _ in 0..TAKE_OVERS_MAX {
+                users.batch("savepoint windlass_keys").await?;
+                let answer = inner.insert_keyed(&users, submission, &over).await?;
+                if let Keyed::Stored(inserted, hints) = answer {
+                    users.batch("release savepoint windlass_keys").await?;
+                    self.notify_at_commit(&users, hints).await?;
+                    return Ok(inserted);
+                }
+                users.batch("rollback to savepoint windlass_keys").await?;
+                match answer {
+                    Keyed::Over(more) => over.extend(more),
+                    Keyed::Stored(..) | Keyed::Unclear => break,
+                }
             }
-            users.batch("rollback to savepoint windlass_keys").await?;
         }
         let mut tx = Transaction::begin(users, Arc::clone(inner)).await?;
         let answer = tx.insert(submission).await?;

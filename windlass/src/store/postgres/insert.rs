@@ -9,7 +9,7 @@ use super::driver_row::Row;
 use super::fault::{Fault, retrying};
 use super::ids::Draw;
 use super::insert_coalescer::InsertCoalescer;
-use super::insert_keyed::is_keyed;
+use super::insert_keyed::{Keyed, TAKE_OVERS_MAX, is_keyed};
 use super::job_rows;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
@@ -82,16 +82,25 @@ impl Inner {
         let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
         self.lanes.ensure(&link, names).await?;
         // One job needs one statement; of several, one may lose its key while the others are stored.
-        if submission.jobs().len() == 1 {
-            return self.insert_keyed(&link, submission).await;
+        let is_alone = submission.jobs().len() == 1;
+        let mut over = Vec::new();
+        for _ in 0..TAKE_OVERS_MAX {
+            if !is_alone {
+                link.begin().await?;
+            }
+            let answer = self.insert_keyed(&link, submission, &over).await;
+            match &answer {
+                _ if is_alone => {}
+                Ok(Keyed::Stored(..)) => link.commit().await?,
+                Ok(Keyed::Over(_) | Keyed::Unclear) | Err(_) => link.roll_back().await,
+            }
+            match answer? {
+                Keyed::Stored(inserted, hints) => return Ok(Some((inserted, hints))),
+                Keyed::Over(more) => over.extend(more),
+                Keyed::Unclear => break,
+            }
         }
-        link.begin().await?;
-        let answer = self.insert_keyed(&link, submission).await;
-        match &answer {
-            Ok(Some(_)) => link.commit().await?,
-            Ok(None) | Err(_) => link.roll_back().await,
-        }
-        answer
+        Ok(None)
     }
 
     async fn insert_slowly(self: &Arc<Self>, submission: &Submission) -> Result<Inserted> {

@@ -1,12 +1,14 @@
 //! Storing a submission on the slow path: jobs with dependencies, workflows, and what a fast path cannot decide.
 
+use uuid::Uuid;
+
 use super::fault::Fault;
 use super::link::Parameter;
 use super::transaction::Transaction;
-use crate::job::JobRecord;
 use crate::store::answer::Inserted;
 use crate::store::new_workflow_id;
-use crate::store::rules::{self, Entry, KeyUse};
+use crate::store::rules::{self, KeptKey, KeyUse};
+use crate::time::Timestamp;
 use crate::workflow::{Origin, Submission};
 
 impl Transaction<'_> {
@@ -24,24 +26,25 @@ impl Transaction<'_> {
     }
 
     /// Keeps what the idempotency keys of new jobs stand for.
-    pub(super) async fn keep_keys(&self, new: &[Entry]) -> Result<(), Fault> {
-        let keyed: Vec<(KeyUse, &JobRecord)> =
-            new.iter().filter_map(|entry| Some((KeyUse::of(&entry.job.spec)?, &entry.job))).collect();
-        if keyed.is_empty() {
+    pub(super) async fn keep_keys(&self, kept: &[KeptKey]) -> Result<(), Fault> {
+        if kept.is_empty() {
             return Ok(());
         }
-        let window = |job: &JobRecord| job.spec.options.idempotency.as_ref().and_then(|key| key.window);
-        let expires_at = |job: &JobRecord| window(job).map(|window| job.created_at.plus(window).as_micros());
-        let ids: Vec<uuid::Uuid> = keyed.iter().map(|(_, job)| job.id.as_uuid()).collect();
-        let ends: Vec<Option<i64>> = keyed.iter().map(|(_, job)| expires_at(job)).collect();
-        let (uses, now): (Vec<KeyUse>, i64) = (keyed.into_iter().map(|(key, _)| key).collect(), self.now.as_micros());
-        let columns = KeyColumns::of(&uses);
+        let now = self.now.as_micros();
+        let micros = |time: Option<Timestamp>| time.map(Timestamp::as_micros);
+        let ids: Vec<Uuid> = kept.iter().map(|kept| kept.job.as_uuid()).collect();
+        let untils: Vec<i16> = kept.iter().map(|kept| kept.new.until.number().into()).collect();
+        let firsts: Vec<i64> = kept.iter().map(|kept| kept.new.first_at.as_micros()).collect();
+        let ends: Vec<Option<i64>> = kept.iter().map(|kept| micros(kept.new.expires_at)).collect();
+        let looks: Vec<Option<i64>> = kept.iter().map(|kept| micros(kept.look_at(self.now))).collect();
+        let seen: Vec<Uuid> = kept.iter().filter_map(|kept| Some(kept.new.instead_of?.as_uuid())).collect();
+        let columns = KeyColumns::of(kept.iter().map(|kept| &kept.key));
         let mut parameters = columns.with(&now);
-        parameters.push(&ids);
-        parameters.push(&ends);
-        let kept = self.link.execute(include_str!("sql/put_key.sql"), &parameters).await?;
+        let rest: [Parameter<'_>; 6] = [&ids, &untils, &firsts, &ends, &looks, &seen];
+        parameters.extend(rest);
+        let taken = self.link.execute(include_str!("sql/put_key.sql"), &parameters).await?;
         // Another transaction took one of the keys since they were looked at: everything is looked at again.
-        if kept == uses.len() as u64 { Ok(()) } else { Err(Fault::Overtaken) }
+        if taken == kept.len() as u64 { Ok(()) } else { Err(Fault::Overtaken) }
     }
 }
 
@@ -55,13 +58,13 @@ pub(super) struct KeyColumns<'k> {
 }
 
 impl<'k> KeyColumns<'k> {
-    pub(super) fn of(uses: &'k [KeyUse]) -> Self {
+    pub(super) fn of(uses: impl Iterator<Item = &'k KeyUse> + Clone) -> Self {
         KeyColumns {
-            scopes: uses.iter().map(|key| key.scope.as_str()).collect(),
-            keys: uses.iter().map(|key| key.key.as_str()).collect(),
-            types: uses.iter().map(|key| key.job_type.as_str()).collect(),
-            content_types: uses.iter().map(|key| key.payload.stored_content_type()).collect(),
-            payloads: uses.iter().map(|key| key.payload.as_bytes().as_ref()).collect(),
+            scopes: uses.clone().map(|key| key.scope.as_str()).collect(),
+            keys: uses.clone().map(|key| key.key.as_str()).collect(),
+            types: uses.clone().map(|key| key.job_type.as_str()).collect(),
+            content_types: uses.clone().map(|key| key.payload.stored_content_type()).collect(),
+            payloads: uses.map(|key| key.payload.as_bytes().as_ref()).collect(),
         }
     }
 

@@ -8,7 +8,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use uuid::Uuid;
+
 use super::Inner;
+use super::driver_row::Row;
 use super::events::EventRow;
 use super::fault::Fault;
 use super::job_rows;
@@ -16,7 +19,7 @@ use super::link::Parameter;
 use super::transaction::Transaction;
 use super::turns::Caller;
 use super::upkeep_progress::DueFrom;
-use super::working::Working;
+use super::working::{Working, until};
 use crate::job::{JobId, State};
 use crate::store::answer::UpkeepReport;
 use crate::store::request::{Retention, Upkeep, WORKER_LIVE};
@@ -192,8 +195,51 @@ impl Transaction<'_> {
         self.delete_jobs(&seqs).await?;
         let events = rows.iter().flat_map(|row| EventRow::removed(row.get("lane"), row.get("state")));
         self.add_events(&events.collect::<Vec<_>>()).await?;
-        let room = many(limit - rows.len().min(limit));
-        let keys = self.link.execute(include_str!("sql/prune_keys.sql"), &[&now, &room]).await?;
-        Ok(rows.len() + usize::try_from(keys).unwrap_or_default())
+        Ok(rows.len() + self.prune_keys(limit - rows.len().min(limit)).await?)
+    }
+
+    /// Looks at the idempotency keys that are due, and forgets those that are over; gives how many.
+    async fn prune_keys(&mut self, limit: usize) -> Result<usize, Fault> {
+        let now = self.now.as_micros();
+        let rows = self.link.query(include_str!("sql/list_due_keys.sql"), &[&now, &many(limit)]).await?;
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let ids: Vec<Uuid> = rows.iter().map(|row| row.get("job")).collect();
+        let states = self.store.states(&self.link, &ids).await?;
+        let (mut over, mut later) = (DueKeys::default(), DueKeys::default());
+        for row in &rows {
+            let (until, expires_at) = (until(row.get("until"))?, row.get::<_, Option<i64>>("expires_at"));
+            let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
+            let job = states.get(&row.get::<_, Uuid>("job")).copied();
+            let keys = if is_expired || until.is_over_for_good(job) { &mut over } else { &mut later };
+            keys.add(row);
+        }
+        let DueKeys { scopes, keys, jobs } = &over;
+        if !jobs.is_empty() {
+            self.link.execute(include_str!("sql/delete_key.sql"), &[scopes, keys, jobs]).await?;
+        }
+        let DueKeys { scopes, keys, jobs } = &later;
+        if !jobs.is_empty() {
+            let next = self.now.plus(rules::LOOK_EVERY).as_micros();
+            self.link.execute(include_str!("sql/postpone_key.sql"), &[scopes, keys, jobs, &next]).await?;
+        }
+        Ok(over.jobs.len())
+    }
+}
+
+/// Keys that upkeep looked at, a column for each field.
+#[derive(Default)]
+struct DueKeys {
+    scopes: Vec<String>,
+    keys: Vec<String>,
+    jobs: Vec<Uuid>,
+}
+
+impl DueKeys {
+    fn add(&mut self, row: &Row) {
+        self.scopes.push(row.get("scope"));
+        self.keys.push(row.get("key"));
+        self.jobs.push(row.get("job"));
     }
 }

@@ -9,10 +9,10 @@ use super::fault::Fault;
 use super::insert_graph::KeyColumns;
 use super::job_rows::{self, JobColumns, JobRow, Note};
 use super::transaction::Transaction;
-use crate::job::{DependencyKind, JobId, JobRecord, LeaseKey, Outcome, State};
+use crate::job::{DependencyKind, JobId, JobRecord, LeaseKey, Outcome, State, Until};
 use crate::store::rules::{Edge, KeyUse, Missing, WorkingSet};
 use crate::time::Timestamp;
-use crate::workflow::Identity;
+use crate::workflow::{Held, Identity};
 
 /// A working set, and what only this store knows of the jobs in it.
 pub(super) struct Working {
@@ -135,13 +135,16 @@ impl Transaction<'_> {
     }
 
     async fn load_keys(&mut self, working: &mut Working, keys: Vec<KeyUse>) -> Result<(), Fault> {
-        let columns = KeyColumns::of(&keys);
+        let columns = KeyColumns::of(keys.iter());
         let rows = self.link.query(include_str!("sql/find_key.sql"), &columns.with(&self.now.as_micros())).await?;
-        let holder = |row: &Row| (JobId::from_uuid(row.get("job")), row.get::<_, bool>("matches"));
-        let holders: HashMap<i64, (JobId, bool)> = rows.iter().map(|row| (row.get("place"), holder(row))).collect();
+        let mut held: HashMap<i64, Held> = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            held.insert(row.get("place"), held_by(row)?);
+        }
+        drop(columns);
         // Places count from 1, as in SQL.
         for (place, key) in (1..).zip(keys) {
-            working.set.put_key(key, holders.get(&place).copied());
+            working.set.put_key(key, held.get(&place).copied());
         }
         Ok(())
     }
@@ -171,6 +174,22 @@ impl Transaction<'_> {
         }
         Ok(())
     }
+}
+
+/// What a row of `find_key.sql` says of a key.
+pub(super) fn held_by(row: &Row) -> Result<Held, Fault> {
+    Ok(Held {
+        id: JobId::from_uuid(row.get("job")),
+        matches: row.get("matches"),
+        until: until(row.get("until"))?,
+        first_at: job_rows::time(row.get("first_at")),
+    })
+}
+
+/// What the stored number of a key's `until` stands for.
+pub(super) fn until(number: i16) -> Result<Until, Fault> {
+    let until = u8::try_from(number).ok().and_then(Until::from_number);
+    until.ok_or_else(|| job_rows::corrupt("a key that holds until nothing"))
 }
 
 /// The number that is stored for a kind of dependency.

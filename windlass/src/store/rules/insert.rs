@@ -3,9 +3,10 @@
 use super::Stop;
 use super::depth::depths;
 use super::edges::Edge;
+use super::ends::end;
 use super::set::{Entry, WorkingSet};
 use crate::error::{Error, Result};
-use crate::job::JobId;
+use crate::job::{JobId, Outcome, Verdict};
 use crate::store::answer::InsertedJob;
 use crate::workflow::{Found, Origin, Standing, Submission, SubmissionPlan, graph};
 
@@ -35,7 +36,7 @@ fn plan_with<'s>(set: &WorkingSet, submission: &'s Submission, found: &Found) ->
 
 /// What was found, with the depths that jobs have now in place of those of their submission.
 fn with_present_depths(set: &WorkingSet, mut found: Found) -> Result<Found, Stop> {
-    let holders = found.keys.values_mut().filter_map(|holder| Some((holder.id, holder.standing.as_mut()?)));
+    let holders = found.keys.values_mut().filter_map(|holder| Some((holder.held.id, holder.standing.as_mut()?)));
     let jobs = found.jobs.iter_mut().map(|(id, standing)| (*id, standing));
     let mut standings: Vec<(JobId, &mut Standing)> = holders.chain(jobs).collect();
     let ids: Vec<JobId> = standings.iter().map(|(id, _)| *id).collect();
@@ -55,7 +56,7 @@ pub(super) fn add(set: &mut WorkingSet, plan: &SubmissionPlan<'_>, origin: &Orig
         let (id, job) = (new.identity.id, new.record(origin, set.now));
         let has_ended = job.state.is_terminal();
         let (sequence, waits, depth) = (new.identity.sequence, new.admission.waits, new.admission.depth);
-        set.add(Entry { sequence, job, token: None, waits, depth });
+        set.add(Entry { sequence, job, token: None, waits, depth }, new.key);
         for (parent, kind, open) in &new.depends_on {
             set.set_edge(Edge { parent: *parent, child: id, kind: *kind }, *open);
         }
@@ -63,6 +64,10 @@ pub(super) fn add(set: &mut WorkingSet, plan: &SubmissionPlan<'_>, origin: &Orig
         if has_ended {
             set.ended.push(id);
         }
+    }
+    // After all are there: one of them may depend on a job that is replaced, and dies with it.
+    for (replaced, by) in plan.new_jobs().filter_map(|new| Some((new.replaces?, new.identity.id))) {
+        end(set, replaced, &Verdict::of_replacement(by), Outcome::Revoked);
     }
     plan.answers()
 }

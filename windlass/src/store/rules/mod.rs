@@ -29,7 +29,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, GateHold, ScheduleWrite};
+pub use changes::{Change, Changes, ClosedAttempt, EdgeChange, GateHold, KeptKey, LOOK_EVERY, ScheduleWrite, look_at};
 pub use control::{controlled, touched};
 pub use damage::{DAMAGED_CLAIMS_MAX, split_damaged};
 pub use edges::{Edge, Edges};

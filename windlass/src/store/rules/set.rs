@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::Stop;
-use super::changes::{Change, Changes, EdgeChange};
+use super::changes::{Change, Changes, EdgeChange, KeptKey};
 use super::edges::{Edge, Edges};
 use crate::job::{JobId, JobRecord, JobSpec, JobType, LeaseKey, LeaseToken, Outcome, Payload, State};
 use crate::store::answer::{JobEventKind, Wake};
 use crate::time::Timestamp;
 use crate::workflow::graph::Waits;
-use crate::workflow::{Found, Identity, KeyHolder, Lookup, Sequence, Standing};
+use crate::workflow::{Found, Held, Identity, KeyHolder, Lookup, NewKey, Sequence, Standing};
 
 /// A job, and what only the store knows of it.
 #[derive(Clone, PartialEq, Debug)]
@@ -76,8 +76,8 @@ impl KeyUse {
     }
 }
 
-/// What a store knows of a key: the job it stands for, and whether type and payload are the same; `None` if it is free.
-type KnownKey = Option<(JobId, bool)>;
+/// What a store has kept of a key; `None` if it is free.
+type KnownKey = Option<Held>;
 /// A scope and a key in it.
 type ScopedKey = (String, String);
 
@@ -91,8 +91,8 @@ pub struct WorkingSet {
     knows_dependents: HashSet<JobId>,
     knows_dependencies: HashSet<JobId>,
     keys: HashMap<ScopedKey, Vec<(KeyUse, KnownKey)>>,
-    /// The keys of new jobs.
-    new_keys: HashMap<ScopedKey, JobId>,
+    /// The keys of new jobs, each of the newest that has it.
+    new_keys: HashMap<ScopedKey, KeptKey>,
     attempts: Vec<(LeaseKey, Outcome, bool)>,
     pub(super) identities: VecDeque<Identity>,
     /// Jobs that have ended and whose dependents have not been told.
@@ -153,8 +153,8 @@ impl WorkingSet {
         self.knows_dependencies.insert(child);
     }
 
-    /// Puts in what a key stands for: a job, and whether its type and payload are those of the use; `None` if it is free.
-    pub fn put_key(&mut self, key: KeyUse, holder: Option<(JobId, bool)>) {
+    /// Puts in what is kept of a key; `None` if that is nothing, or its time is over.
+    pub fn put_key(&mut self, key: KeyUse, holder: Option<Held>) {
         self.keys.entry(key.scoped()).or_default().push((key, holder));
     }
 
@@ -192,6 +192,8 @@ impl WorkingSet {
                 Some(before) => changes.changed.push(Change { before, after }),
             }
         }
+        changes.keys = std::mem::take(&mut self.new_keys).into_values().collect();
+        changes.keys.sort_unstable_by(|one, other| one.name().cmp(&other.name()));
         changes.new.sort_unstable_by_key(|entry| entry.sequence);
         changes.changed.sort_unstable_by_key(|change| change.after.sequence);
         for (edge, is_new) in &self.edges_before {
@@ -296,23 +298,28 @@ impl WorkingSet {
             return Err(Stop::Missing(Missing::Keys(unknown)));
         }
         let taken = uses.iter().filter_map(|(place, key)| Some((*place, self.holder(key)??)));
-        let taken: Vec<(usize, (JobId, bool))> = taken.collect();
-        let named: Vec<JobId> = taken.iter().map(|(_, (id, _))| *id).chain(lookup.jobs.iter().copied()).collect();
+        let taken: HashMap<usize, Held> = taken.collect();
+        let named: Vec<JobId> = taken.values().map(|held| held.id).chain(lookup.jobs.iter().copied()).collect();
         self.need_jobs(&named)?;
-        let standing =
-            |id: JobId| Some(self.entries.get(&id)?.as_ref()?).map(|entry| Standing::of(&entry.job, entry.depth));
-        let holder = |(id, matches)| KeyHolder { id, matches, standing: standing(id) };
+        let entry = |id: JobId| self.entries.get(&id).and_then(Option::as_ref);
+        let job = |id: JobId| entry(id).map(|entry| (&entry.job, entry.depth));
+        let holder = |(place, spec): &(usize, &JobSpec)| {
+            let held = *taken.get(place)?;
+            Some((*place, KeyHolder::of(held, job(held.id), spec)))
+        };
+        let standing = |id: &JobId| job(*id).map(|(job, depth)| (*id, Standing::of(job, depth)));
         Ok(Found {
-            keys: taken.into_iter().map(|(place, taken)| (place, holder(taken))).collect(),
-            jobs: lookup.jobs.iter().filter_map(|id| Some((*id, standing(*id)?))).collect(),
+            keys: lookup.keys.iter().filter_map(holder).collect(),
+            jobs: lookup.jobs.iter().filter_map(standing).collect(),
         })
     }
 
     /// What a key stands for: a job of this set, or what the store said; `None` when nobody has looked.
     fn holder(&self, key: &KeyUse) -> Option<KnownKey> {
         let scoped = key.scoped();
-        if let Some(id) = self.new_keys.get(&scoped) {
-            return Some(Some((*id, key.matches(&self.entry(*id).job.spec))));
+        if let Some(KeptKey { job, new, .. }) = self.new_keys.get(&scoped) {
+            let matches = key.matches(&self.entry(*job).job.spec);
+            return Some(Some(Held { id: *job, matches, until: new.until, first_at: new.first_at }));
         }
         self.keys.get(&scoped)?.iter().find(|(known, _)| known == key).map(|(_, holder)| *holder)
     }
@@ -327,12 +334,17 @@ impl WorkingSet {
         entry
     }
 
-    /// Adds a new job.
-    pub(super) fn add(&mut self, entry: Entry) {
+    /// Adds a new job, with what its key stands for.
+    pub(super) fn add(&mut self, entry: Entry, new: Option<NewKey>) {
         let id = entry.job.id;
         self.changes.events.push((id, JobEventKind::Enqueued));
-        if let Some(key) = KeyUse::of(&entry.job.spec) {
-            self.new_keys.insert(key.scoped(), id);
+        if let Some((key, mut new)) = KeyUse::of(&entry.job.spec).zip(new) {
+            let scoped = key.scoped();
+            // The store knows only what was there before this set.
+            if let Some(before) = self.new_keys.get(&scoped) {
+                new.instead_of = before.new.instead_of;
+            }
+            self.new_keys.insert(scoped, KeptKey { key, job: id, new });
         }
         self.entries.insert(id, Some(entry));
         self.before.insert(id, None);

@@ -2,27 +2,27 @@
 //!
 //! Jobs that depend on nothing are planned and written here; those that do go through the rules over several jobs.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use uuid::Uuid;
 
 use super::columns::{dependencies, digest, text};
-use super::fault::Answer;
+use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::insert_batch::PlainJob;
 use super::job_rows::{Entry, FLAG_CALLBACK, Place};
 use super::transaction::Transaction;
-use crate::job::{JobId, JobOptions, JobRecord, Priority, State, Timeouts};
+use crate::job::{Idempotency, JobId, JobOptions, JobSpec, OnExisting, Priority, State, Timeouts, Until};
 use crate::store::answer::{Inserted, InsertedJob};
 use crate::store::new_workflow_id;
-use crate::store::rules::{self, KeyUse};
+use crate::store::rules::{self, KeptKey, KeyUse};
 use crate::time::Timestamp;
-use crate::workflow::{Found, KeyHolder, Lookup, NewRecord, Origin, Standing, Submission};
+use crate::workflow::{Found, Held, KeyHolder, Lookup, NewRecord, Origin, Submission};
 
 impl Transaction<'_> {
     pub(super) fn insert(&mut self, submission: &Submission) -> Answer<Inserted> {
         let workflow = submission.workflow_name().map(|name| (new_workflow_id(), name));
         let origin = Origin { workflow: workflow.map(|(id, _)| id), ..Origin::default() };
-        let jobs = match submission.jobs().iter().all(|spec| spec.depends_on.is_empty()) {
+        let jobs = match submission.jobs().iter().all(is_flat) {
             true => self.insert_flat(submission, &origin)?,
             false => {
                 self.write_plain_jobs()?;
@@ -51,6 +51,9 @@ impl Transaction<'_> {
                     if job.state == State::Scheduled {
                         self.hint_scheduled(&job.spec.queue);
                     }
+                    if let Some((key, new)) = KeyUse::of(&job.spec).zip(new.key) {
+                        self.keep_key(&KeptKey { key, job: job.id, new })?;
+                    }
                     self.write_new(&rules::Entry { sequence, job, token: None, waits, depth })?;
                 }
             }
@@ -63,27 +66,31 @@ impl Transaction<'_> {
         let mut found = Found::default();
         for (place, spec) in &lookup.keys {
             let Some(key) = KeyUse::of(spec) else { continue };
-            let Some((id, matches)) = self.key_holder(&key)? else { continue };
-            let standing = self.load_id(id)?.map(|entry| Standing::of(&entry.job, entry.depth));
-            found.keys.insert(*place, KeyHolder { id, matches, standing });
+            let Some(held) = self.held(&key)? else { continue };
+            let entry = self.load_id(held.id)?;
+            let job = entry.as_ref().map(|entry| (&entry.job, entry.depth));
+            found.keys.insert(*place, KeyHolder::of(held, job, spec));
         }
         Ok(found)
     }
 
-    /// The job that an idempotency key stands for, and whether type and payload are the same.
-    pub(super) fn key_holder(&mut self, key: &KeyUse) -> Answer<Option<(JobId, bool)>> {
+    /// What is kept of an idempotency key, if its time is not over.
+    pub(super) fn held(&mut self, key: &KeyUse) -> Answer<Option<Held>> {
+        let now = self.now.as_micros();
         let mut statement = self.statement(include_str!("sql/find_key.sql"))?;
-        let found = statement.query_row([key.scope.as_str(), key.key.as_str()], |row| {
-            let (id, job_type, kept): ([u8; 16], String, Vec<u8>) =
-                (row.get("job")?, row.get("type")?, row.get("digest")?);
-            Ok((id, job_type, kept, row.get::<_, Option<i64>>("expires_at")?))
-        });
-        let Some((id, job_type, kept, expires_at)) = found.optional()? else { return Ok(None) };
-        if expires_at.is_some_and(|expires_at| expires_at <= self.now.as_micros()) {
+        let mut rows = statement.query([key.scope.as_str(), key.key.as_str()])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let expires_at: Option<i64> = row.get("expires_at")?;
+        if expires_at.is_some_and(|expires_at| expires_at <= now) {
             return Ok(None);
         }
-        let matches = job_type == key.job_type.as_str() && kept == digest(&key.payload);
-        Ok(Some((JobId::from_uuid(Uuid::from_bytes(id)), matches)))
+        let (job_type, kept): (String, Vec<u8>) = (row.get("type")?, row.get("digest")?);
+        Ok(Some(Held {
+            id: JobId::from_uuid(Uuid::from_bytes(row.get("job")?)),
+            matches: job_type == key.job_type.as_str() && kept == digest(&key.payload),
+            until: until(row.get("until")?)?,
+            first_at: Timestamp::from_micros(row.get("first_at")?),
+        }))
     }
 
     /// Takes a plain job to those that are written together.
@@ -134,7 +141,6 @@ impl Transaction<'_> {
                 spec.payload.as_bytes().as_ref(),
             ],
         )?;
-        self.keep_key(job)?;
         // Nearly all jobs have the standard lifetime, and upkeep finds its end by their order.
         let standard = Timeouts::default().lifetime.map(|lifetime| job.created_at.plus(lifetime));
         if job.deadline != standard {
@@ -184,14 +190,35 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    fn keep_key(&mut self, job: &JobRecord) -> Answer<()> {
-        let Some(KeyUse { scope, key, job_type, payload }) = KeyUse::of(&job.spec) else { return Ok(()) };
-        let window = job.spec.options.idempotency.as_ref().and_then(|key| key.window);
-        let expires_at = window.map(|window| job.created_at.plus(window).as_micros());
-        let kept = params![scope, key, job.id.as_uuid().into_bytes(), job_type.as_str(), digest(&payload), expires_at];
+    pub(super) fn keep_key(&mut self, kept: &KeptKey) -> Answer<()> {
+        let KeptKey { key, job, new } = kept;
+        let (first_at, expires_at) = (new.first_at.as_micros(), new.expires_at.map(Timestamp::as_micros));
+        let look_at = kept.look_at(self.now).map(Timestamp::as_micros);
+        let kept = params![
+            key.scope,
+            key.key,
+            job.as_uuid().into_bytes(),
+            key.job_type.as_str(),
+            digest(&key.payload),
+            new.until.number(),
+            first_at,
+            expires_at,
+            look_at
+        ];
         self.statement(include_str!("sql/put_key.sql"))?.execute(kept)?;
         Ok(())
     }
+}
+
+/// What the stored number of a key's `until` stands for.
+pub(super) fn until(number: u8) -> Answer<Until> {
+    Until::from_number(number).ok_or_else(|| Fault::broken(format!("a key holds until {number}, which is nothing")))
+}
+
+/// Whether a job waits for no others and replaces none: then it is written without the rules over several jobs.
+fn is_flat(spec: &JobSpec) -> bool {
+    let replaces = |key: &Idempotency| key.on_existing == OnExisting::Replace;
+    spec.depends_on.is_empty() && !spec.options.idempotency.as_ref().is_some_and(replaces)
 }
 
 /// Whether a job says nothing but its lane, its priority and a JSON payload, and can be claimed at once.

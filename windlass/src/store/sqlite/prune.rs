@@ -2,13 +2,16 @@
 //! workflows and those that others depend on are looked at one by one.
 
 use rusqlite::params;
+use uuid::Uuid;
 
 use super::fault::{Answer, Fault};
+use super::insert::until;
 use super::lease_ranges;
 use super::transaction::Transaction;
 use super::upkeep::LOOKS;
-use crate::job::State;
+use crate::job::{JobId, State, Until};
 use crate::store::request::Retention;
+use crate::store::rules;
 use crate::time::Timestamp;
 
 /// What remove the traces that few jobs leave; then the job itself, because the first of these reads it.
@@ -28,14 +31,36 @@ impl Transaction<'_> {
                 pruned += self.prune_state(state, horizon, limit - pruned)?;
             }
         }
-        let mut statement = self.statement(include_str!("sql/list_expired_keys.sql"))?;
-        let from = [self.now.as_micros(), i64::try_from(limit - pruned).unwrap_or(i64::MAX)];
-        let read = |row: &rusqlite::Row<'_>| Ok([row.get::<_, String>("scope")?, row.get::<_, String>("key")?]);
-        let keys: Vec<[String; 2]> = statement.query_map(from, read)?.collect::<rusqlite::Result<_>>()?;
-        let mut statement = self.statement(include_str!("sql/delete_key.sql"))?;
-        for key in keys {
-            statement.execute(key)?;
-            pruned += 1;
+        Ok(pruned + self.prune_keys(limit - pruned)?)
+    }
+
+    /// Looks at the idempotency keys that are due, and forgets those that are over; gives how many.
+    fn prune_keys(&mut self, limit: usize) -> Answer<usize> {
+        let mut statement = self.statement(include_str!("sql/list_due_keys.sql"))?;
+        let from = [self.now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
+        let mut rows = statement.query(from)?;
+        let mut due: Vec<(String, String, JobId, Until, Option<Timestamp>)> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let job = JobId::from_uuid(Uuid::from_bytes(row.get("job")?));
+            let expires_at = row.get::<_, Option<i64>>("expires_at")?.map(Timestamp::from_micros);
+            due.push((row.get("scope")?, row.get("key")?, job, until(row.get("until")?)?, expires_at));
+        }
+        drop(rows);
+        drop(statement);
+        let mut pruned = 0;
+        for (scope, key, job, until, expires_at) in due {
+            let is_expired = expires_at.is_some_and(|expires_at| expires_at <= self.now);
+            let is_over = is_expired || {
+                let job = self.load_id(job)?.map(|entry| (entry.job.state, entry.job.was_claimed()));
+                until.is_over_for_good(job)
+            };
+            if is_over {
+                self.statement(include_str!("sql/delete_key.sql"))?.execute([scope, key])?;
+                pruned += 1;
+            } else {
+                let next = rules::look_at(until, expires_at, self.now).map(Timestamp::as_micros);
+                self.statement(include_str!("sql/postpone_key.sql"))?.execute(params![scope, key, next])?;
+            }
         }
         Ok(pruned)
     }

@@ -88,8 +88,8 @@ impl Transaction<'_> {
             }
             Missing::Keys(keys) => {
                 for key in keys {
-                    let holder = self.key_holder(&key)?;
-                    loaded.set.put_key(key, holder);
+                    let held = self.held(&key)?;
+                    loaded.set.put_key(key, held);
                 }
             }
             Missing::Attempt(key, outcome) => {
@@ -130,6 +130,7 @@ impl Transaction<'_> {
         for entry in &changes.new {
             self.write_new(entry)?;
         }
+        changes.keys.iter().try_for_each(|kept| self.keep_key(kept))?;
         let mut closed: HashMap<JobId, ClosedAttempt> =
             changes.attempts.into_iter().map(|closed| (closed.job, closed)).collect();
         for change in changes.changed {

@@ -1,7 +1,8 @@
 //! The model's rules for how attempts and jobs end, and what that does to the jobs that depend on them.
 
 use super::history::{Policy, Say};
-use super::reference::{Model, ModelEdge, ModelJob, ModelReason, ModelSettled, Name, Plan, firsts, seconds};
+use super::keys::firsts;
+use super::reference::{Model, ModelEdge, ModelJob, ModelReason, ModelSettled, Name, Plan, seconds};
 use crate::job::{Category, DependencyKind, Outcome, ReasonKind, State};
 use crate::time::Timestamp;
 
@@ -109,6 +110,7 @@ impl Model {
         if let Say::Complete { result, .. } = say {
             self.jobs[name].result = *result;
             self.spawn(name, children, &firsts);
+            self.tell_replaced();
         }
         if is_end(ending.state) {
             self.conclude(name);
@@ -218,7 +220,7 @@ impl Model {
     }
 
     /// Writes an ending on the job alone.
-    fn close(&mut self, name: Name, ending: &Ending) {
+    pub(super) fn close(&mut self, name: Name, ending: &Ending) {
         let now = self.now;
         let job = &mut self.jobs[name];
         if job.lease.take().is_some()
@@ -250,7 +252,7 @@ impl Model {
     }
 
     /// Tells everybody that a job has ended.
-    fn conclude(&mut self, name: Name) {
+    pub(super) fn conclude(&mut self, name: Name) {
         self.events.push((name, Some(self.jobs[name].state)));
         self.count(match self.jobs[name].state {
             State::Completed => "ended: completed",
@@ -293,7 +295,8 @@ impl Model {
 
     fn die_of(&mut self, name: Name, ended: Name) {
         let state = self.jobs[ended].state;
-        let cause = self.jobs[ended].reason.as_ref().and_then(|reason| reason.cause).unwrap_or(ended);
+        let reason = self.jobs[ended].reason.as_ref().filter(|reason| reason.kind == ReasonKind::Dependency);
+        let cause = reason.and_then(|reason| reason.cause).unwrap_or(ended);
         let category = if state == State::Cancelled { Category::Cancelled } else { Category::Permanent };
         let mut ending = Ending::of(state, Outcome::Revoked).because(ReasonKind::Dependency);
         ending.reason.as_mut().expect("it was set a line ago").cause = Some(cause);

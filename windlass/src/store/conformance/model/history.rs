@@ -10,7 +10,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::job::{Category, DependencyKind, Outcome, Scope};
+use crate::job::{Category, DependencyKind, OnExisting, Outcome, Scope, Until};
 
 /// The queues of a history; the last is that of webhook jobs, which only the store puts there.
 pub(super) const QUEUES: [&str; 4] = ["default", "mail", "bulk", "windlass.webhooks"];
@@ -168,6 +168,10 @@ pub(super) struct Key {
     pub(super) scope: Scope,
     /// In seconds; `None` for ever.
     pub(super) window: Option<u8>,
+    pub(super) until: Until,
+    pub(super) on_existing: OnExisting,
+    /// Quiet and at most, in seconds. Then nothing else says when the job runs.
+    pub(super) debounce: Option<(u8, u8)>,
 }
 
 /// What a drafted job depends on.
@@ -345,7 +349,7 @@ fn draft() -> impl Strategy<Value = Draft> {
             job_type,
             payload,
             priority,
-            first: times.0,
+            first: if key.is_some_and(|key: Key| key.debounce.is_some()) { First::Now } else { times.0 },
             lifetime: times.1,
             visibility: times.2,
             execution: times.3,
@@ -389,7 +393,26 @@ fn policy() -> impl Strategy<Value = Policy> {
 fn key() -> impl Strategy<Value = Key> {
     let scope = prop_oneof![3 => Just(Scope::Type), 1 => Just(Scope::Queue), 3 => Just(Scope::Global)];
     let window = option::weighted(0.8, select(vec![3u8, 10, 40]));
-    (0u8..2, scope, window).prop_map(|(key, scope, window)| Key { key, scope, window })
+    let until = prop_oneof![3 => Just(Until::Window), 2 => Just(Until::Claimed), 2 => Just(Until::Ended)];
+    let on_existing = prop_oneof![2 => Just(OnExisting::Keep), 1 => Just(OnExisting::Replace)];
+    let plain = (0u8..2, scope, window, until, on_existing).prop_map(|(key, scope, window, until, on_existing)| Key {
+        key,
+        scope,
+        window,
+        until,
+        on_existing,
+        debounce: None,
+    });
+    let debounce = (select(vec![2u8, 5]), 0u8..12).prop_map(|(quiet, more)| Some((quiet, quiet + more)));
+    let debounced = (0u8..2, debounce).prop_map(|(key, debounce)| Key {
+        key,
+        scope: Scope::Type,
+        window: None,
+        until: Until::Claimed,
+        on_existing: OnExisting::Replace,
+        debounce,
+    });
+    prop_oneof![4 => plain, 1 => debounced]
 }
 
 fn links() -> impl Strategy<Value = Vec<(On, DependencyKind)>> {

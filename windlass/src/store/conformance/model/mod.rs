@@ -36,6 +36,7 @@
 mod endings;
 mod history;
 mod invariants;
+mod keys;
 mod look;
 mod observed;
 mod operators;

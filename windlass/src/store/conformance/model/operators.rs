@@ -240,9 +240,4 @@ impl Model {
         let needed = |job: &ModelJob| job.edges.iter().any(|edge| edge.on == name);
         self.jobs.iter().any(|job| job.completed_at.is_some_and(lately) && needed(job))
     }
-
-    /// How many idempotency keys have lapsed; a store may forget them at any upkeep.
-    pub(super) fn lapsed_keys(&self) -> usize {
-        self.key_ends().filter(|at| *at <= self.now).count()
-    }
 }

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::history::{Draft, First, Key, QUEUES, Say};
-use crate::job::{Category, DependencyKind, Outcome, Priority, ReasonKind, Scope, Stale, State};
+use super::history::{Draft, First, QUEUES, Say};
+use super::keys::{Met, ModelKey, firsts};
+use crate::job::{Category, DependencyKind, Outcome, Priority, ReasonKind, Stale, State};
 use crate::time::Timestamp;
 
 /// A job of the model: its place in [`Model::jobs`].
@@ -116,22 +117,6 @@ pub(super) struct ModelAttempt {
     pub(super) failure: Option<(Category, Option<&'static str>)>,
 }
 
-/// What an idempotency key stands for.
-#[derive(Clone, Debug)]
-struct ModelKey {
-    scope: KeyScope,
-    key: u8,
-    ends_at: Option<Timestamp>,
-    job: Name,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum KeyScope {
-    Type(u8),
-    Queue(u8),
-    Global,
-}
-
 /// What the model expects of one job of a submission.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct ModelInserted {
@@ -165,7 +150,9 @@ pub(super) struct ModelClaim<'a> {
 pub(super) struct Model {
     pub(super) now: Timestamp,
     pub(super) jobs: Vec<ModelJob>,
-    keys: Vec<ModelKey>,
+    pub(super) keys: Vec<ModelKey>,
+    /// Jobs that others took the place of, and whose ends nobody has heard of yet.
+    pub(super) replaced: Vec<Name>,
     pub(super) paused: [bool; QUEUES.len()],
     pub(super) accepted: u64,
     pub(super) pruned: u64,
@@ -228,8 +215,7 @@ impl Model {
             [job.run_at, lease, job.deadline.filter(|_| job.unfinished())]
         };
         let jobs = self.jobs.iter().filter(|job| !job.gone).flat_map(of_job);
-        let keys = self.keys.iter().map(|key| key.ends_at);
-        jobs.chain(keys).flatten().filter(|at| *at > self.now).min()
+        jobs.flatten().chain(self.key_ends()).filter(|at| *at > self.now).min()
     }
 
     // Submission.
@@ -241,13 +227,15 @@ impl Model {
             self.workflows.push(0);
             self.workflows.len() - 1
         });
-        Ok(self.store(plans, &firsts, workflow, None))
+        let stored = self.store(plans, &firsts, workflow, None);
+        self.tell_replaced();
+        Ok(stored)
     }
 
     /// Why a submission cannot be stored.
     pub(super) fn refusals(&self, plans: &[Plan], firsts: &[usize]) -> Result<(), Vec<&'static str>> {
         let mut refusals = Vec::new();
-        if plans.iter().any(|plan| plan.starts_too_late(self.now) && matches!(plan.draft.first, First::In(_))) {
+        if plans.iter().any(|plan| plan.starts_too_late(self.now) && plan.is_refused_at_once()) {
             refusals.push("InvalidArgument");
         }
         if cyclic(plans, firsts) {
@@ -257,7 +245,7 @@ impl Model {
             return Err(refusals);
         }
         // A known key answers with its job, whatever else this submission says.
-        let is_new = |place: usize| firsts[place] == place && self.key_of(&plans[place]).is_none();
+        let is_new = |place: usize| firsts[place] == place && self.known(&plans[place]).is_none();
         for plan in (0..plans.len()).filter(|place| is_new(*place)).map(|place| &plans[place]) {
             if plan.starts_too_late(self.now) {
                 refusals.push("InvalidArgument");
@@ -265,29 +253,13 @@ impl Model {
             let missing = |link: &Link| match *link {
                 Link::Nobody => true,
                 Link::Job(name) => self.jobs[name].gone,
-                Link::Place(place) => self.key_of(&plans[firsts[place]]).is_some_and(|key| self.jobs[key.job].gone),
+                Link::Place(place) => self.known(&plans[firsts[place]]).is_some_and(|job| self.jobs[job].gone),
             };
             if plan.links.iter().any(|(link, _)| missing(link)) {
                 refusals.push("DependencyNotFound");
             }
         }
         if refusals.is_empty() { Ok(()) } else { Err(refusals) }
-    }
-
-    /// The live key that a plan's key is the same as.
-    fn key_of(&self, plan: &Plan) -> Option<&ModelKey> {
-        let key = plan.draft.key?;
-        let mut live = self.keys.iter().filter(|known| known.ends_at.is_none_or(|ends_at| self.now < ends_at));
-        live.find(|known| known.scope == plan.scope(key) && known.key == key.key)
-    }
-
-    /// The job that a plan's key already stands for.
-    pub(super) fn known(&self, plan: &Plan) -> Option<Name> {
-        self.key_of(plan).map(|key| key.job)
-    }
-
-    pub(super) fn key_ends(&self) -> impl Iterator<Item = Timestamp> {
-        self.keys.iter().filter_map(|key| key.ends_at)
     }
 
     /// Stores a submission that is not refused.
@@ -299,28 +271,29 @@ impl Model {
         spawned_by: Option<Name>,
     ) -> Vec<ModelInserted> {
         let mut answers: Vec<ModelInserted> = Vec::new();
-        let mut new = Vec::new();
+        let (mut new, mut replaced) = (Vec::new(), Vec::new());
         for (place, plan) in plans.iter().enumerate() {
-            let same = |job: Name, jobs: &[ModelJob]| {
-                let first = &jobs[job].plan.draft;
-                first.job_type == plan.draft.job_type && first.payload == plan.draft.payload
+            let met = match firsts[place] {
+                first if first < place => Met::Stays(answers[first].job),
+                _ => self.meet(plan),
             };
-            let existing = match firsts[place] {
-                first if first < place => Some(answers[first].job),
-                _ => self.key_of(plan).map(|key| key.job),
-            };
-            answers.push(match existing {
-                Some(job) => {
+            let first_at = match met {
+                Met::Stays(job) => {
                     self.count("insert: existing");
-                    ModelInserted { job, existing: true, state: None, matches: same(job, &self.jobs) }
+                    let matches = self.jobs[job].is_same(plan);
+                    answers.push(ModelInserted { job, existing: true, state: None, matches });
+                    continue;
                 }
-                None => {
-                    let job = self.prepare(plan.clone(), workflow, spawned_by);
-                    new.push(place);
-                    self.keep_key(plan, job);
-                    ModelInserted { job, existing: false, state: None, matches: true }
-                }
-            });
+                Met::Free => self.now,
+                Met::GivesWay(_, first_at) => first_at,
+            };
+            let job = self.prepare(plan.clone(), first_at, workflow, spawned_by);
+            if let Met::GivesWay(old, _) = met {
+                replaced.push((old, job));
+            }
+            new.push(place);
+            self.keep_key(plan, job, first_at);
+            answers.push(ModelInserted { job, existing: false, state: None, matches: true });
         }
         let names: Vec<Name> = answers.iter().map(|answer| answer.job).collect();
         // Dependencies before dependents.
@@ -337,11 +310,12 @@ impl Model {
             let job = &self.jobs[answer.job];
             answer.state = Some(job.state).filter(|_| !job.gone);
         }
+        replaced.into_iter().for_each(|(old, by)| self.replace(old, by));
         answers
     }
 
     /// A job that is to be admitted next; until then it is not there.
-    fn prepare(&mut self, plan: Plan, workflow: Option<usize>, spawned_by: Option<Name>) -> Name {
+    fn prepare(&mut self, plan: Plan, first_at: Timestamp, workflow: Option<usize>, spawned_by: Option<Name>) -> Name {
         let (name, now) = (self.jobs.len(), self.now);
         let lifetime = plan.draft.lifetime.map(|lifetime| now.plus(seconds(lifetime)));
         self.jobs.push(ModelJob {
@@ -362,7 +336,7 @@ impl Model {
             scheduled_at: None,
             started_at: None,
             completed_at: None,
-            run_at: plan.first_run(now).filter(|at| *at > now),
+            run_at: plan.debounced_to(first_at, now).or(plan.first_run(now)).filter(|at| *at > now),
             deadline: lifetime,
             lease: None,
             version: 0,
@@ -379,14 +353,6 @@ impl Model {
             plan,
         });
         name
-    }
-
-    fn keep_key(&mut self, plan: &Plan, job: Name) {
-        let Some(key) = plan.draft.key else { return };
-        let scope = plan.scope(key);
-        self.keys.retain(|known| known.scope != scope || known.key != key.key);
-        let ends_at = key.window.map(|window| self.now.plus(seconds(window.into())));
-        self.keys.push(ModelKey { scope, key: key.key, ends_at, job });
     }
 
     /// Lets a prepared job in: what has already ended counts at once.
@@ -420,10 +386,11 @@ impl Model {
         draft.policy = super::history::Policy::webhook();
         draft.lifetime = Some(7 * 24 * 3600);
         draft.visibility = 300;
+        draft.execution = Some(30);
         draft.own_priority_only = true;
         let serial = self.jobs[of].plan.serial;
         let links = vec![(Link::Job(of), DependencyKind::AfterAll)];
-        let name = self.prepare(Plan { serial, draft, at: self.now, links }, None, None);
+        let name = self.prepare(Plan { serial, draft, at: self.now, links }, self.now, None, None);
         self.jobs[name].tells_of = Some(of);
         self.count("webhook");
         self.admit(name, &[]);
@@ -542,29 +509,16 @@ impl Plan {
         }
     }
 
+    /// Whether a first run beyond its lifetime shows without the store's clock.
+    fn is_refused_at_once(&self) -> bool {
+        matches!(self.draft.first, First::In(_)) || self.draft.key.is_some_and(|key| key.debounce.is_some())
+    }
+
     /// Whether its first run lies beyond its lifetime.
     pub(super) fn starts_too_late(&self, now: Timestamp) -> bool {
         let end = self.draft.lifetime.map(|lifetime| now.plus(seconds(lifetime)));
-        self.first_run(now).zip(end).is_some_and(|(run, end)| run >= end)
+        self.debounced_to(now, now).or(self.first_run(now)).zip(end).is_some_and(|(run, end)| run >= end)
     }
-
-    fn scope(&self, key: Key) -> KeyScope {
-        match key.scope {
-            Scope::Type => KeyScope::Type(self.draft.job_type),
-            Scope::Queue => KeyScope::Queue(self.draft.queue),
-            Scope::Global => KeyScope::Global,
-        }
-    }
-}
-
-/// For each place of a batch the first place with the same key: itself, mostly.
-pub(super) fn firsts(plans: &[Plan]) -> Vec<usize> {
-    let same = |one: &Plan, other: &Plan| match (one.draft.key, other.draft.key) {
-        (Some(a), Some(b)) => a.key == b.key && one.scope(a) == other.scope(b),
-        _ => false,
-    };
-    let first = |place: usize| plans.iter().position(|earlier| same(earlier, &plans[place])).unwrap_or(place);
-    (0..plans.len()).map(first).collect()
 }
 
 /// Whether the places of a batch wait for each other in a circle.

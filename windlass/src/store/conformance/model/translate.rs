@@ -5,8 +5,8 @@ use super::reference::{Link, Plan, priority, seconds};
 use super::world::{Said, queue_name};
 use crate::error::Result;
 use crate::job::{
-    Backoff, Category, DependsOn, Failure, Jitter, JobId, JobSpec, JobType, Lease, Limits, Lost, NewJob, Payload,
-    Policies, Progress, RetryPolicy, Settlement, Stale,
+    Backoff, Category, Debounce, DependsOn, Failure, Idempotency, Jitter, JobId, JobSpec, JobType, Lease, Limits, Lost,
+    NewJob, Payload, Policies, Progress, RetryPolicy, Settlement, Stale,
 };
 use crate::store::Save;
 
@@ -28,7 +28,13 @@ pub(super) fn spec(plan: &Plan, ids: &[Option<JobId>]) -> Result<JobSpec> {
         super::history::First::At(_) => job.run_at(plan.at),
     };
     if let Some(key) = draft.key {
-        job = job.idempotency(key.key.to_string(), key.scope, key.window.map(|window| seconds(window.into())));
+        let window = key.window.map(|window| seconds(window.into()));
+        let (until, on_existing) = (key.until, key.on_existing);
+        let debounce = key
+            .debounce
+            .map(|(quiet, at_most)| Debounce { quiet: seconds(quiet.into()), at_most: seconds(at_most.into()) });
+        let plain = Idempotency::new(key.key.to_string(), key.scope, window);
+        job = job.with_idempotency(Idempotency { until, on_existing, debounce, ..plain });
     }
     if draft.own_priority_only {
         job = job.own_priority_only();

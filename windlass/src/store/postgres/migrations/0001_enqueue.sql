@@ -1,6 +1,8 @@
 -- Enqueues a job from any language and from psql, in the caller's own transaction:
 --     select windlass.enqueue('mail.welcome', '{"user": 7}', queue => 'mail', delay => '5 minutes');
--- Gives the job's id, or that of the job that the idempotency key stands for.
+--     select windlass.enqueue('report', '{"user": 7}', idempotency_key => 'report-7', key_until => 'claimed');
+-- Gives the job's id, or that of the job that the idempotency key stands for. The key holds for 24 hours, or until its job is
+-- 'claimed' for the first time, or has 'ended'.
 create function windlass.enqueue(
     job_type text,
     payload jsonb default 'null',
@@ -8,7 +10,8 @@ create function windlass.enqueue(
     priority int default 2,
     delay interval default null,
     idempotency_key text default null,
-    max_attempts int default 3
+    max_attempts int default 3,
+    key_until text default null
 ) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -23,6 +26,11 @@ declare
     mask bigint;
     id_ uuid;
     known uuid;
+    known_until smallint;
+    known_seq bigint;
+    over uuid;
+    until_ smallint := case key_until when 'claimed' then 1 when 'ended' then 2 else 0 end;
+    window_ bigint := case when key_until is null then 86400000000 end;
     lane_ int;
     seq_ bigint;
 begin
@@ -40,6 +48,10 @@ begin
         raise exception 'invalid delay: must be shorter than the lifetime of 7 days';
     elsif idempotency_key = '' or char_length(idempotency_key) > 256 then
         raise exception 'invalid idempotency_key: must have 1 to 256 characters';
+    elsif key_until not in ('claimed', 'ended') then
+        raise exception 'invalid key_until: must be claimed or ended';
+    elsif key_until is not null and idempotency_key is null then
+        raise exception 'invalid key_until: there is no idempotency_key';
     end if;
     -- As the program does: the sequence, under a mask that is computed from the rest.
     seq_ := nextval('windlass.seq');
@@ -57,19 +69,35 @@ begin
     end if;
     if idempotency_key is not null then
         options := options || jsonb_build_object('idempotency', jsonb_build_object(
-            'key', idempotency_key, 'scope', 'type', 'window', 86400000000));
+            'key', idempotency_key, 'scope', 'type', 'window', window_));
+        if key_until is not null then
+            options := jsonb_set(options, '{idempotency,until}', to_jsonb(key_until));
+        end if;
         loop
-            insert into windlass.key as k (scope, key, job, expires_at, fingerprint)
-            values ('t:' || job_type, idempotency_key, id_, now_ + 86400000000,
+            insert into windlass.key as k (scope, key, job, until, first_at, expires_at, look_at, fingerprint)
+            values ('t:' || job_type, idempotency_key, id_, until_, now_, now_ + window_,
+                now_ + coalesce(window_, 3600000000),
                 sha256(convert_to(job_type || ' ', 'UTF8') || '\x00'::bytea || bytes))
             on conflict (scope, key) do update
-            set job = excluded.job, expires_at = excluded.expires_at, fingerprint = excluded.fingerprint
-            where k.expires_at <= now_;
+            set job = excluded.job, until = excluded.until, first_at = excluded.first_at,
+                expires_at = excluded.expires_at, look_at = excluded.look_at, fingerprint = excluded.fingerprint
+            where k.expires_at <= now_ or k.job = over;
             exit when found;
-            select k.job into known from windlass.key k where k.scope = 't:' || job_type and k.key = idempotency_key;
-            if found then
+            select k.job, k.until into known, known_until
+            from windlass.key k where k.scope = 't:' || job_type and k.key = idempotency_key;
+            continue when not found;
+            -- Whether the key is over: the known job was claimed, has ended, or is gone. Then it is taken over, if it still
+            -- stands for that job.
+            select ('x' || encode(substr(sha256(s.id_key || substr(uuid_send(known), 7)), 1, 6), 'hex'))::bit(48)::bigint
+                # ('x' || encode(substr(uuid_send(known), 1, 6), 'hex'))::bit(48)::bigint
+            into strict known_seq from windlass.store s;
+            if known_until = 0 or exists (
+                select from windlass.record r
+                where r.seq = known_seq and r.id = known and r.state < 5 and (known_until = 2 or r.version = 0)
+            ) then
                 return known;
             end if;
+            over := known;
         end loop;
     end if;
     insert into windlass.queue (name) values (queue) on conflict (name) do nothing;

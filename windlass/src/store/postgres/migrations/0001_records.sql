@@ -30,15 +30,20 @@ create table windlass.log (
     text text not null,
     primary key (seq, version, line)
 );
+-- until: 0 the window, 1 the job's first claim, 2 its end. first_at: the first submission of those that replaced each other.
+-- look_at: when upkeep looks whether the key can go.
 create table windlass.key (
     scope text not null,
     key text not null,
     job uuid not null,
+    until smallint not null,
+    first_at bigint not null,
     expires_at bigint,
+    look_at bigint,
     fingerprint bytea not null,
     primary key (scope, key)
 );
-create index key_end on windlass.key (expires_at) where expires_at is not null;
+create index key_look on windlass.key (look_at) where look_at is not null;
 
 create table windlass.workflow (
     workflow uuid primary key,

@@ -2,7 +2,7 @@
 -- its last report; $3 states that are pruned and $4 how long each is kept; $5 how many events are kept apart; $6 for each
 -- terminal state from 5 the moment before which no job is left that ended so; $7 the number before which there are no
 -- events; $8 whether to look lane by lane for the standard lifetime; $9 the moment before which no lease expires.
--- By ready_deadline, ready_claim, pending_deadline, leased_expiry, done_end, key_end and event_pkey.
+-- By ready_deadline, ready_claim, pending_deadline, leased_expiry, done_end, key_look and event_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 )
@@ -31,7 +31,7 @@ select
             where d.state = k.state and d.completed_at <= (select now from clock) - k.kept
                 and d.completed_at >= ($6::bigint[])[k.state - 4]
             limit 1) d)
-    or exists (select from windlass.key where expires_at <= (select now from clock))
+    or exists (select from windlass.key where look_at <= (select now from clock))
     or exists (select from windlass.worker where seen_at < (select now from clock) - $2::bigint)
     or coalesce(
         (select max(event) from windlass.event) - (select min(event) from windlass.event where event >= $7::bigint)

@@ -1,7 +1,9 @@
 -- Stores jobs some of which have idempotency keys: takes the keys that are free or no longer in force, and stores the
 -- jobs that have none or whose key was taken (rule I2). Gives these. What is not given stands for another job, or
 -- nothing was stored because a job would first run beyond its lifetime.
--- $1 to $16 as in insert; $17 scopes, $18 keys and $19 windows, null where there is none; $20 types.
+-- $1 to $16 as in insert; $17 scopes, $18 keys and $19 windows, null where there is none; $20 types; $21 until what a key
+-- holds, and $22 after how long upkeep looks at it; $23 jobs whose keys are known to be over: taken if they still stand for
+-- them.
 -- By key_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -13,21 +15,23 @@ wanted as materialized (
     from clock c, (
         select nextval('windlass.seq') as seq, u.*
         from unnest(
-            $2::text[], $3::bigint[], $4::bytea[], $5::int[], $17::text[], $18::text[], $19::bigint[], $20::text[]
-        ) with ordinality as u(rest, mask, payload, kind, scope, key, window_length, job_type, place)
+            $2::text[], $3::bigint[], $4::bytea[], $5::int[], $17::text[], $18::text[], $19::bigint[], $20::text[],
+            $21::smallint[], $22::bigint[]
+        ) with ordinality as u(rest, mask, payload, kind, scope, key, window_length, job_type, until, look_after, place)
     ) as i
     where $15::bigint is null or c.now > $15::bigint
 ),
 taken as (
-    insert into windlass.key as k (scope, key, job, expires_at, fingerprint)
-    select w.scope, w.key, w.id, w.now + w.window_length, sha256(
+    insert into windlass.key as k (scope, key, job, until, first_at, expires_at, look_at, fingerprint)
+    select w.scope, w.key, w.id, w.until, w.now, w.now + w.window_length, w.now + w.look_after, sha256(
         convert_to(w.job_type || ' ' || coalesce(w.content_type, ''), 'UTF8') || '\x00'::bytea || w.payload)
     from wanted w
     where w.key is not null
     order by w.scope, w.key
     on conflict (scope, key) do update
-    set job = excluded.job, expires_at = excluded.expires_at, fingerprint = excluded.fingerprint
-    where k.expires_at <= (select now from clock)
+    set job = excluded.job, until = excluded.until, first_at = excluded.first_at, expires_at = excluded.expires_at,
+        look_at = excluded.look_at, fingerprint = excluded.fingerprint
+    where k.expires_at <= (select now from clock) or k.job = any($23::uuid[])
     returning k.job
 ),
 new as materialized (

@@ -31,16 +31,21 @@ create table windlass_edge (
     primary key (parent, seq, kind)
 ) without rowid;
 create index windlass_edge_child on windlass_edge (seq);
+-- `until`: 0 the window, 1 the job's first claim, 2 its end. `first_at`: the first submission of those that replaced each
+-- other. `look_at`: when upkeep looks whether the key can go.
 create table windlass_key (
     scope text not null,
     key text not null,
     job blob not null,
     type text not null,
     digest blob not null,
+    until integer not null,
+    first_at integer not null,
     expires_at integer,
+    look_at integer,
     primary key (scope, key)
 ) without rowid;
-create index windlass_key_expiry on windlass_key (expires_at) where expires_at is not null;
+create index windlass_key_look on windlass_key (look_at) where look_at is not null;
 
 -- The small records.
 create table windlass_workflow (seq integer primary key, id blob not null, name text not null, created_at integer not null, pruned integer not null);
