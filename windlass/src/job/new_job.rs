@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::Priority;
 use super::dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
 use super::id::{JobId, JobType, QueueName};
-use super::options::{Idempotency, JobOptions, Limits, RunAt, SYSTEM_PREFIX, Scope, TraceContext, check_options};
+use super::options::{
+    Idempotency, JobOptions, Limits, RunAt, SYSTEM_PREFIX, Scope, TraceContext, WINDOW_DEFAULT, check_options,
+};
 use super::payload::Payload;
 use super::policies::{Policies, PolicyPatch};
 use super::retry::RetryPolicy;
