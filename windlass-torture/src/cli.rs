@@ -47,6 +47,9 @@ struct Arguments {
     /// The folder of a private PostgreSQL server, made by scripts/postgres, which may be killed
     #[arg(long, value_name = "DIR")]
     server_dir: Option<PathBuf>,
+    /// The folder of a primary and its synchronous standby, made by scripts/postgres pair, which may be failed over
+    #[arg(long, value_name = "DIR", conflicts_with = "server_dir")]
+    pair: Option<PathBuf>,
     /// A command that disturbs the store in a way of your own, run by sh about every 9 seconds
     #[arg(long, value_name = "CMD")]
     fault_command: Option<String>,
@@ -139,6 +142,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         workers: arguments.workers.clamp(1, 64),
         seed,
         server_dir: arguments.server_dir,
+        pair: arguments.pair,
         fault_command: arguments.fault_command,
         history: arguments.history,
         program: std::env::current_exe()?,

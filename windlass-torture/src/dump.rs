@@ -28,6 +28,9 @@ pub struct Dump {
     pub counted: u64,
     /// Contradictions that the store found in itself.
     pub contradictions: Vec<String>,
+    /// From when to when leases held although they had run out, because the store was away.
+    #[serde(default)]
+    pub absences: Vec<(i64, i64)>,
 }
 
 /// A job at the end.
@@ -189,6 +192,7 @@ pub async fn dump(store: &dyn Store) -> Result<Dump> {
         accepted: totals.accepted,
         counted: totals.pruned + totals.states.iter().sum::<u64>(),
         contradictions: store.check().await?,
+        absences: absences(store).await?,
     })
 }
 
@@ -224,4 +228,22 @@ async fn schedules(store: &dyn Store) -> Result<Vec<ScheduleEnd>> {
         }
     };
     Ok(store.schedules(None, PAGE_MAX).await?.iter().map(end).collect())
+}
+
+/// The absences that the store recorded: when each began, and until when leases held after it.
+async fn absences(store: &dyn Store) -> Result<Vec<(i64, i64)>> {
+    let mut absences = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.acts(after.as_ref(), PAGE_MAX).await?;
+        let moment = |text: &str| text.rsplit(' ').next().and_then(|at| at.parse::<windlass::Timestamp>().ok());
+        for act in page.items.iter().filter(|act| act.act == "absence") {
+            let until = act.why.as_deref().and_then(moment);
+            absences.extend(moment(&act.target).zip(until).map(|(from, until)| (from.as_micros(), until.as_micros())));
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(absences);
+        }
+    }
 }

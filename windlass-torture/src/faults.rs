@@ -22,6 +22,16 @@ pub enum Kind {
     KillBackend,
     /// The PostgreSQL server is killed and started again.
     KillServer,
+    /// The primary of a pair is killed, and its standby promoted.
+    FailOver,
+    /// The primary of a pair is stopped, and its standby promoted; it is killed later.
+    Hang,
+    /// The standby of a pair is promoted beside the living primary, which is killed later.
+    Split,
+    /// The primary of a pair is shut down in order, and its standby promoted.
+    SwitchOver,
+    /// The standby of a pair is killed; no commit is confirmed until it is back.
+    StandbyDies,
     /// The user's own command.
     Command,
     /// Another process holds SQLite's write lock.
@@ -42,6 +52,11 @@ impl Kind {
             Kind::EndSessions => "end_sessions",
             Kind::KillBackend => "kill_backend",
             Kind::KillServer => "kill_server",
+            Kind::FailOver => "fail_over",
+            Kind::Hang => "hang",
+            Kind::Split => "split",
+            Kind::SwitchOver => "switch_over",
+            Kind::StandbyDies => "standby_dies",
             Kind::Command => "command",
             Kind::HoldLock => "hold_lock",
             Kind::Checkpoint => "checkpoint",
@@ -62,11 +77,16 @@ impl Kind {
             Kind::Command => 9.0,
             Kind::KillBackend => 12.0,
             Kind::KillServer => 18.0,
+            // Each takes some ten seconds until the standby is synchronous again.
+            Kind::FailOver => 30.0,
+            Kind::Hang | Kind::Split | Kind::SwitchOver | Kind::StandbyDies => 60.0,
         }
     }
 
     /// The kinds that hit workers, on whatever store.
     pub const WORKERS: [Kind; 3] = [Kind::Kill, Kind::Stall, Kind::Term];
+    /// The kinds that hit a primary and its standby.
+    pub const PAIR: [Kind; 5] = [Kind::FailOver, Kind::Hang, Kind::Split, Kind::SwitchOver, Kind::StandbyDies];
     /// The kinds that hit a SQLite file, from another process.
     pub const FILE: [Kind; 3] = [Kind::HoldLock, Kind::Checkpoint, Kind::HoldSnapshot];
 }

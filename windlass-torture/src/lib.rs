@@ -16,6 +16,7 @@ pub mod faults;
 mod fleet;
 pub mod history;
 pub mod jobs;
+mod pair;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod process;

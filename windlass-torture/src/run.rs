@@ -44,6 +44,8 @@ pub struct Settings {
     pub seed: u64,
     /// The folder of a private PostgreSQL server that may be killed.
     pub server_dir: Option<PathBuf>,
+    /// The folder of a primary and its standby that may be failed over.
+    pub pair: Option<PathBuf>,
     /// A command that disturbs the store in the user's own way.
     pub fault_command: Option<String>,
     /// Where the histories go; they then stay.
@@ -174,7 +176,10 @@ fn place(settings: &Settings) -> anyhow::Result<Place> {
     if settings.server_dir.is_some() {
         kinds.extend([Kind::KillBackend, Kind::KillServer]);
     }
-    let server = Server::new(plain, name, settings.server_dir.clone());
+    if settings.pair.is_some() {
+        kinds.extend(Kind::PAIR);
+    }
+    let server = Server::new(plain, name, settings.server_dir.clone(), settings.pair.clone());
     Ok(Place { url: with, kinds, server: Some(server), schema: made, file: None })
 }
 
@@ -318,6 +323,11 @@ async fn hit_store(
 ) -> anyhow::Result<()> {
     let note = || log.write(Event::Fault { kind: fault.kind.as_str().to_owned(), target: None });
     if let (Kind::Command, Some(command)) = (fault.kind, command) {
+        // Only one thing at a time, the user's own commands included.
+        let _turn = match &server {
+            Some(server) => Some(server.lock().await),
+            None => None,
+        };
         note();
         let ended =
             tokio::process::Command::new("sh").arg("-c").arg(&command).stdin(std::process::Stdio::null()).status();
@@ -328,6 +338,10 @@ async fn hit_store(
     let Some(server) = server else { return Ok(()) };
     let mut server = server.lock().await;
     match fault.kind {
+        kind if Kind::PAIR.contains(&kind) => {
+            note();
+            server.hit_pair(kind, fault.length).await?;
+        }
         Kind::KillServer => {
             note();
             server.kill_and_restart().await?;

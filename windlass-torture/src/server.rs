@@ -11,6 +11,9 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio_postgres::NoTls;
 
+use super::faults::Kind;
+use super::pair::Pair;
+
 /// How long a server may take to come back: it replays its log first.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -23,13 +26,27 @@ pub(super) struct Server {
     application: String,
     /// The folder of a private server, as `scripts/postgres` makes it.
     folder: Option<PathBuf>,
+    /// A primary and its standby, in place of one server.
+    pair: Option<Pair>,
     /// A server that was started here, so that it can be waited for once it is killed.
     started: Option<Child>,
 }
 
 impl Server {
-    pub(super) fn new(url: String, application: String, folder: Option<PathBuf>) -> Self {
-        Server { url, application, folder, started: None }
+    pub(super) fn new(url: String, application: String, folder: Option<PathBuf>, pair: Option<PathBuf>) -> Self {
+        let url = match pair {
+            // Only the primary is asked and disturbed.
+            Some(_) => {
+                with_parameter(&with_parameter(&url, "target_session_attrs", "read-write"), "connect_timeout", "2")
+            }
+            None => url,
+        };
+        Server { url, application, folder, pair: pair.map(Pair::new), started: None }
+    }
+
+    /// Does one kind of harm to a pair.
+    pub(super) async fn hit_pair(&self, kind: Kind, length: f64) -> anyhow::Result<()> {
+        self.pair.as_ref().context("there is no pair")?.hit(kind, length).await
     }
 
     /// Runs a statement on a session of its own; gives the first column.
@@ -144,7 +161,8 @@ pub(super) fn without_own_parameters(url: &str) -> (String, Option<String>) {
                 schema = Some(name.to_owned());
                 false
             }
-            Some(("sslrootcert", _)) => false,
+            Some(("sslrootcert" | "pooler" | "notifications" | "connections", _)) => false,
+            Some(("sslmode", mode)) => !mode.starts_with("verify"),
             _ => true,
         })
         .collect();

@@ -97,6 +97,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     findings.extend(disk(&session.place));
     findings.extend(rights(reach.config().as_deref(), &session.place));
     findings.extend(pooler(&session.place).await?);
+    findings.extend(durable(&session).await?);
     print(&session, findings)
 }
 
@@ -310,6 +311,22 @@ fn free_bytes(path: &Path) -> Option<u64> {
     let text = String::from_utf8(told.stdout).ok()?;
     let kibibytes: u64 = text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
     kibibytes.checked_mul(1024)
+}
+
+/// What endangers commits that the server has confirmed, and which server that is.
+async fn durable(session: &Session) -> anyhow::Result<Vec<Finding>> {
+    let Some(place) = session.store().place() else { return Ok(Vec::new()) };
+    let told = session.store().durability().await?;
+    if told.warnings.is_empty() {
+        let words = match told.replicated {
+            Some(true) => "each commit is on a synchronous standby too",
+            _ => "commits are on the disk of one server",
+        };
+        return Ok(vec![Finding::good("durable", format!("{place}: {words}"))]);
+    }
+    let advice = "docs/scale.md says what to set, and what each setting promises";
+    let warnings = told.warnings.into_iter();
+    Ok(warnings.map(|warning| Finding::of(Health::Watch, "durable", format!("{place}: {warning}"), advice)).collect())
 }
 
 /// Whether a PostgreSQL store is reached through a pooler that swallows notifications.

@@ -9,8 +9,8 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use windlass::store::Store;
 
-/// A store that takes longer is not ready.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A store that takes longer is not ready. Longer than the store itself waits for a write, so that it can say what is wrong.
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The store is tried no more often, however often somebody asks: asking needs no token, and a try is a write.
 const FRESH: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub struct Health {
     store: Arc<dyn Store>,
     stopping: CancellationToken,
     /// When the store was last tried, and what is wrong with it.
-    tried: Mutex<Option<(Instant, Option<&'static str>)>>,
+    tried: Mutex<Option<(Instant, Option<String>)>>,
 }
 
 impl Health {
@@ -41,33 +41,41 @@ impl Health {
             return text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
         }
         match self.problem().await {
-            None => text(StatusCode::OK, "ready\n"),
+            None => text(StatusCode::OK, self.with_place("ready")),
             Some(problem) => text(StatusCode::SERVICE_UNAVAILABLE, problem),
         }
     }
 
-    async fn problem(&self) -> Option<&'static str> {
+    /// Words with the host and timeline that the store is on, where it can move.
+    fn with_place(&self, words: &str) -> String {
+        match self.store.place() {
+            Some(place) => format!("{words} ({place})\n"),
+            None => format!("{words}\n"),
+        }
+    }
+
+    async fn problem(&self) -> Option<String> {
         let mut tried = self.tried.lock().await;
-        if let Some((at, problem)) = *tried
+        if let Some((at, problem)) = &*tried
             && at.elapsed() < FRESH
         {
-            return problem;
+            return problem.clone();
         }
         let problem = match tokio::time::timeout(PATIENCE, self.store.ready()).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "not ready: the store cannot be written to");
-                Some("the store cannot be written to\n")
+                Some(self.with_place("the store cannot be written to"))
             }
-            Err(_) => Some("the store is slow to answer\n"),
+            Err(_) => Some(self.with_place("the store is slow to answer")),
         };
-        *tried = Some((Instant::now(), problem));
+        *tried = Some((Instant::now(), problem.clone()));
         problem
     }
 }
 
-fn text(status: StatusCode, words: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(words));
+fn text(status: StatusCode, words: impl Into<String>) -> Response<Body> {
+    let mut response = Response::new(Body::from(words.into()));
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);

@@ -23,6 +23,7 @@ const SLOTS_BUSY: &str = "windlass_queue_slots_busy";
 const UNSERVED: &str = "windlass_queue_unserved";
 const OVERDUE: &str = "windlass_schedules_overdue";
 const STORE_UP: &str = "windlass_store_up";
+const REPLICATED: &str = "windlass_store_replicated";
 const BUILD: &str = "windlass_build_info";
 const REQUESTS: &str = "windlass_http_requests_total";
 const REQUEST: &str = "windlass_http_request_seconds";
@@ -34,7 +35,7 @@ const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str],
 }
 
 /// Every metric that the server adds to the library's.
-pub const METRICS: [Metric; 15] = [
+pub const METRICS: [Metric; 16] = [
     metric(DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
     metric(OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
     metric(PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
@@ -45,6 +46,12 @@ pub const METRICS: [Metric; 15] = [
     metric(UNSERVED, Kind::Gauge, &["queue"], "SCHEDULED jobs of a queue that no live worker serves"),
     metric(OVERDUE, Kind::Gauge, &[], "Schedules that should have fired more than a minute ago"),
     metric(STORE_UP, Kind::Gauge, &[], "1 if the store answered at the time of the scrape"),
+    metric(
+        REPLICATED,
+        Kind::Gauge,
+        &[],
+        "1 if each confirmed commit of PostgreSQL is on a synchronous standby too, else 0",
+    ),
     metric(BUILD, Kind::Gauge, &["version"], "Always 1; the label says which version runs"),
     metric(REQUESTS, Kind::Counter, &["method", "resource", "status"], "Requests answered"),
     metric(REQUEST, Kind::Histogram, &["resource"], "From the head of a request to the head of its answer"),
@@ -127,7 +134,15 @@ impl Exporter {
         }
         let look = async {
             let store = &self.store;
-            tokio::try_join!(store.queues(), store.workers(), store.schedules(None, SCHEDULES_MAX), store.now())
+            let numbers = async {
+                tokio::try_join!(store.queues(), store.workers(), store.schedules(None, SCHEDULES_MAX), store.now())
+            };
+            // What the settings say is no reason to be silent about the rest.
+            let (numbers, durability) = tokio::join!(numbers, store.durability());
+            if let Some(replicated) = durability.ok().and_then(|durability| durability.replicated) {
+                gauge!(REPLICATED).set(if replicated { 1.0 } else { 0.0 });
+            }
+            numbers
         };
         let found = tokio::time::timeout(PATIENCE, look).await;
         *asked = Some(Instant::now());

@@ -54,28 +54,31 @@ fn taken_back_early(seen: &Seen, attempt: &AttemptEnd) -> Option<i64> {
 }
 
 /// I4: nothing accepted from a lease that has ended, or that is not the newest.
+///
+/// A lease that ran out while the store was away holds for a grace after it is back (rule D6b).
 pub(super) fn late_commits(view: &View<'_>, found: &mut Found) {
+    let absences = &view.dump.absences;
     for (job, seen) in &view.seen {
         let mut note = |what: &str, version: u64, why: String| {
             found.note(Invariant::LateCommit, *job, format!("{what} of lease {version} was accepted {why}"));
         };
         for (place, call) in seen.renewals.iter().enumerate() {
             if matches!(call.reply, Reply::Said(_, Ok(_)))
-                && let Some(why) = late(seen, call, Some(place))
+                && let Some(why) = late(seen, call, Some(place), absences)
             {
                 note("a heartbeat", call.version, why);
             }
         }
         for call in &seen.saves {
             if matches!(call.reply, Reply::Said(_, Ok(())))
-                && let Some(why) = late(seen, call, None)
+                && let Some(why) = late(seen, call, None, absences)
             {
                 note("a save", call.version, why);
             }
         }
         for call in &seen.settles {
             if matches!(call.reply, Reply::Said(_, Answer::Applied(_)))
-                && let Some(why) = late(seen, call, None)
+                && let Some(why) = late(seen, call, None, absences)
             {
                 note("a settlement", call.version, why);
             }
@@ -84,7 +87,7 @@ pub(super) fn late_commits(view: &View<'_>, found: &mut Found) {
 }
 
 /// Why an accepted call came too late, if it did. `itself` is its place among the heartbeats, if it is one.
-fn late<T>(seen: &Seen, call: &Call<T>, itself: Option<usize>) -> Option<String> {
+fn late<T>(seen: &Seen, call: &Call<T>, itself: Option<usize>, absences: &[(i64, i64)]) -> Option<String> {
     let (Reply::Said(answered, _), Some(before)) = (&call.reply, call.before) else { return None };
     let newer = |grant: &&Grant| grant.lease.version > call.version && grant.started <= before;
     if let Some(newer) = seen.grants.iter().map(|(_, grant)| grant).find(newer) {
@@ -102,5 +105,6 @@ fn late<T>(seen: &Seen, call: &Call<T>, itself: Option<usize>) -> Option<String>
             Reply::Said(_, Err(_)) | Reply::Nothing => {}
         }
     }
-    (before >= held_until).then(|| format!("{} µs after it had ended", before - held_until))
+    let held_on = absences.iter().any(|(from, until)| held_until > *from && before <= *until);
+    (before >= held_until && !held_on).then(|| format!("{} µs after it had ended", before - held_until))
 }

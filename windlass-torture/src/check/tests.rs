@@ -94,6 +94,7 @@ impl Book {
             accepted: count,
             counted: count,
             contradictions: Vec::new(),
+            absences: Vec::new(),
         };
         let violations = check(&self.lines, &dump);
         let mut found: Vec<Invariant> = violations.iter().map(|violation| violation.invariant).collect();

@@ -66,16 +66,6 @@ impl Client {
         Ok(Client::with_store(store::open(url).await?))
     }
 
-    /// A client on PostgreSQL over the application's own pool, of deadpool-postgres or of sqlx: no connection of its own.
-    ///
-    /// Jobs of other processes are found by polling, for nobody listens; [`PostgresOptions::pool`](store::PostgresOptions::pool)
-    /// says how to have both.
-    #[cfg(feature = "postgres")]
-    pub async fn with_pool(pool: impl store::PostgresPool) -> Result<Self> {
-        let store = store::PostgresStore::with(store::PostgresOptions::of_pool(pool)).await?;
-        Ok(Client::with_store(Arc::new(store)))
-    }
-
     /// A client of an empty store in memory, which forgets everything with its last clone.
     pub fn in_memory() -> Self {
         Client::with_store(Arc::new(MemoryStore::new()))

@@ -179,6 +179,15 @@ impl Counted {
     }
 }
 
+/// How safe what a store confirms is (rule D3), as far as its settings tell.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Durability {
+    /// Whether each confirmed commit is on a second server too; `None` where that does not apply or cannot be told.
+    pub replicated: Option<bool>,
+    /// What endangers confirmed commits, a sentence each.
+    pub warnings: Vec<String>,
+}
+
 /// The numbers of a whole store (rule D7: accepted = sum of states + pruned).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Totals {

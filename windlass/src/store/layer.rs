@@ -38,6 +38,10 @@ macro_rules! layer {
                 self.inner().wakes()
             }
 
+            fn place(&self) -> Option<String> {
+                self.inner().place()
+            }
+
             $($(#[$doc])* async fn $name(&self $(, $argument: $type)*) -> $answer {
                 self.inner().$name($($argument),*).await
             })*
@@ -51,6 +55,10 @@ macro_rules! layer {
 
             fn wakes(&self) -> broadcast::Receiver<Wake> {
                 Layer::wakes(self)
+            }
+
+            fn place(&self) -> Option<String> {
+                Layer::place(self)
             }
 
             $(async fn $name(&self $(, $argument: $type)*) -> $answer {
@@ -130,5 +138,6 @@ layer! {
     /// The handle of the store inside: heartbeats go past the layer, unless it gives a handle of its own or `None`.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>>;
     async fn ready(&self) -> Result<()>;
+    async fn durability(&self) -> Result<Durability>;
     async fn check(&self) -> Result<Vec<String>>;
 }

@@ -38,7 +38,7 @@ pub use layer::Layer;
 pub use memory::MemoryStore;
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresPool, PostgresStore};
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use request::*;
 #[cfg(feature = "encryption")]
 pub use sealed::{Keyring, Sealed, UNOPENED_WAIT};
@@ -198,6 +198,17 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// Whether it can be written to now, as cheaply as can be told: an error says why not.
     async fn ready(&self) -> Result<()> {
         self.now().await.map(drop)
+    }
+
+    /// How safe what the store confirms is, as far as its settings tell.
+    async fn durability(&self) -> Result<Durability> {
+        Ok(Durability::default())
+    }
+
+    /// Which server the store is on now, for people: the host and timeline of a PostgreSQL primary. `None` where it is in
+    /// one place for good.
+    fn place(&self) -> Option<String> {
+        None
     }
 
     /// Looks for contradictions in what is stored; each finding is a sentence. Empty is good.

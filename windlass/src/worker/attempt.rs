@@ -30,7 +30,7 @@ pub(super) enum Order {
     Run = 0,
     /// Somebody asked for it to stop; it may end as it likes.
     Cancel = 1,
-    /// Shutdown: it is dropped and its job given back.
+    /// Shutdown, or a lease that could not be confirmed: it is dropped and its job given back.
     Interrupt = 2,
     /// Its lease is gone: it is dropped and says nothing.
     Lost = 3,
@@ -195,6 +195,14 @@ impl Attempt {
     /// How long the lease is known to hold, less a margin; `None` when it is not.
     pub(super) fn holds_for(&self, now: Instant, margin: Duration) -> Option<Duration> {
         let left = self.until.load(Ordering::SeqCst).checked_sub(nanos(now + margin))?;
+        Some(Duration::from_nanos(left)).filter(|left| !left.is_zero())
+    }
+
+    /// How long the handler may run without another confirmation, which is `hold` longer than the lease is known to hold.
+    pub(super) fn may_run_for(&self, now: Instant, margin: Duration, hold: Duration) -> Option<Duration> {
+        let hold = u64::try_from(hold.as_nanos()).unwrap_or(u64::MAX);
+        let until = self.until.load(Ordering::SeqCst).saturating_add(hold);
+        let left = until.checked_sub(nanos(now + margin))?;
         Some(Duration::from_nanos(left)).filter(|left| !left.is_zero())
     }
 }

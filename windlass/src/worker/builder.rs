@@ -245,10 +245,22 @@ impl<S> Worker<S> {
         self
     }
 
-    /// The preset `steady` (rule L6): leases of 30 s, heartbeats every 10 s; fewer writes, slower recovery.
+    /// The preset `steady` (rule L6): leases of 30 s, heartbeats every 10 s, a [hold](Self::hold) of 60 s; fewer writes, slower
+    /// recovery, and an outage of the store of a minute interrupts nobody.
     pub fn steady(mut self) -> Self {
         self.plan.settings.lease_time = Duration::from_secs(30);
         self.plan.settings.heartbeat_interval = None;
+        self.plan.settings.hold = Duration::from_secs(60);
+        self
+    }
+
+    /// How long a handler may run on when its lease can no longer be confirmed; not at all unless set (rules L9 and D6b).
+    ///
+    /// While the store is away no lease runs out, so with a hold as long as the outage nobody is interrupted. The price: a
+    /// worker that alone is cut off from its store cannot tell this from an outage, and runs on beside its successor for that
+    /// long. Only the record is fenced then, and what the handler does elsewhere happens twice.
+    pub fn hold(mut self, hold: Duration) -> Self {
+        self.plan.settings.hold = hold;
         self
     }
 

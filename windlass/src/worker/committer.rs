@@ -2,8 +2,9 @@
 //!
 //! A batch goes out as soon as the one before it is done, with everything that was decided meanwhile: one decision on an
 //! idle worker waits for nobody, and a busy worker makes large batches by itself. The leases of what waits here are kept
-//! alive by the heartbeat, and while they hold, store errors are answered by trying again (rule D6). A call that hangs is
-//! given up when the last of its leases has run out, and otherwise after half a minute.
+//! alive by the heartbeat, and store errors are answered by trying again (rule D6): whether a lease held while the store was
+//! away is for the store to say. A call that hangs is made again when the last of its leases has run out by this machine's
+//! clock, and otherwise after half a minute.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,10 @@ use crate::store::Settled;
 
 /// Most settlements in one call; beyond this a batch no longer gets cheaper, and its answer comes late.
 const BATCH_MAX: usize = 1000;
+/// How long decisions are kept for a store that does not answer: longer than a failover and a restart take.
+const KEPT_MAX: Duration = Duration::from_secs(600);
+/// How long a call may take at least, however long its leases still hold.
+const CALL_MIN: Duration = Duration::from_secs(2);
 /// First and longest pause after a store error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -46,16 +51,12 @@ impl Batch {
         self.attempts.clear();
     }
 
-    /// Gives up what no longer has a lease to be settled under.
-    fn drop_lapsed(&mut self) {
-        let now = Instant::now();
-        for place in (0..self.attempts.len()).rev() {
-            if self.attempts[place].holds_for(now, Duration::ZERO).is_none() {
-                let attempt = self.attempts.remove(place);
-                self.settlements.remove(place);
-                give_up(&self.shared, &attempt, "its lease ran out before the store took it");
-            }
+    /// Gives up everything.
+    fn give_up(&mut self) {
+        for attempt in self.attempts.drain(..) {
+            give_up(&self.shared, &attempt, "the store did not take it in time");
         }
+        self.settlements.clear();
     }
 }
 
@@ -90,8 +91,9 @@ pub(super) async fn run(shared: Arc<Shared>, inbox: Inbox) {
     }
 }
 
-/// Settles a batch, however long the store takes to come back, while the leases hold.
+/// Settles a batch, however long the store takes to come back.
 async fn commit(shared: &Shared, batch: &mut Batch) {
+    let begun = Instant::now();
     let mut pause = PAUSE.0;
     loop {
         match settle_in_time(shared, batch).await {
@@ -106,20 +108,22 @@ async fn commit(shared: &Shared, batch: &mut Batch) {
         }
         tokio::time::sleep(shared.jittered(pause)).await;
         pause = (pause * 2).min(PAUSE.1);
-        batch.drop_lapsed();
-        if batch.attempts.is_empty() {
-            return;
+        if begun.elapsed() >= KEPT_MAX {
+            return batch.give_up();
         }
     }
 }
 
-/// Sends a batch to the store; gives up when nothing in it can be settled any more, or the store takes too long.
+/// Sends a batch to the store, and stops waiting when no lease in it is known to hold, or the store takes too long.
 async fn settle_in_time(shared: &Shared, batch: &Batch) -> Result<Vec<Settled>> {
     let call = patience::within(patience::SETTLE, "settle", shared.store().settle(&batch.settlements));
     tokio::select! {
         biased;
         answer = call => answer,
-        () = all_lapsed(&batch.attempts) => Err(patience::unanswered("settle", shared.settings.lease_time)),
+        () = async {
+            tokio::time::sleep(CALL_MIN).await;
+            all_lapsed(&batch.attempts).await;
+        } => Err(patience::unanswered("settle", shared.settings.lease_time)),
     }
 }
 

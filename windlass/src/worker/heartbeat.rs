@@ -2,7 +2,8 @@
 //!
 //! One store call for all leases of the worker. A call that fails or hangs means *unknown*, not *lost*: a handler is
 //! stopped when the store says that its lease is lost, or when by this machine's monotonic clock, measured from the
-//! moment a request was sent, its lease was not confirmed in time. The thread is also the one that notices handlers
+//! moment a request was sent, its lease was not confirmed in time. In the second case the store may only have been away,
+//! so its job is given back as interrupted, which is not counted; the store decides whether the lease still held. The thread is also the one that notices handlers
 //! which block their own thread far beyond their execution timeout.
 
 use std::sync::Arc;
@@ -104,8 +105,9 @@ fn soonest_fence(shared: &Shared) -> Option<Instant> {
     let (now, margin) = (Instant::now(), shared.settings.fence_margin());
     let held = shared.held.all();
     // What is decided waits for the committer, which looks at the lease itself.
-    let undecided = held.iter().filter(|attempt| !attempt.is_decided());
-    let left = undecided.map(|attempt| attempt.holds_for(now, margin).unwrap_or_default()).min();
+    let undecided = held.iter().filter(|attempt| runs_on(attempt));
+    let hold = shared.settings.hold;
+    let left = undecided.map(|attempt| attempt.may_run_for(now, margin, hold).unwrap_or_default()).min();
     left.map(|left| now + left)
 }
 
@@ -126,7 +128,8 @@ async fn beat_some(shared: &Shared, store: &dyn Store, attempts: &[Arc<Attempt>]
     let lease_time = shared.settings.lease_time;
     let sent = Instant::now();
     // A call that hangs is given up in time to fence, and to try once more before that.
-    let patience = soonest_fence(shared).map_or(lease_time / 3, |fence| (fence - sent).min(lease_time / 3));
+    let left = soonest_fence(shared).map(|fence| (fence - sent).max(lease_time / 12));
+    let patience = left.map_or(lease_time / 3, |left| left.min(lease_time / 3));
     let answer = tokio::time::timeout(patience, store.extend(&keys, Some(lease_time))).await;
     let answers = match answer {
         Ok(Ok(answers)) => answers,
@@ -158,14 +161,21 @@ async fn beat_some(shared: &Shared, store: &dyn Store, attempts: &[Arc<Attempt>]
     true
 }
 
-/// Stops every handler whose lease was not confirmed in time (rule L9).
+/// Stops every handler whose lease was not confirmed in time (rule L9). Its lease is kept alive until the store has answered
+/// what the runner says of it.
 fn fence(shared: &Shared) {
-    let (now, margin) = (Instant::now(), shared.settings.fence_margin());
+    let (now, margin, hold) = (Instant::now(), shared.settings.fence_margin(), shared.settings.hold);
     for attempt in shared.held.all() {
-        if attempt.holds_for(now, margin).is_none() && !attempt.is_decided() {
-            lose(shared, &attempt, "unconfirmed");
+        if runs_on(&attempt) && attempt.may_run_for(now, margin, hold).is_none() && attempt.order(Order::Interrupt) {
+            observe::lease_lost("unconfirmed");
+            tracing::warn!(?attempt, "the lease could not be confirmed in time; the handler is stopped");
         }
     }
+}
+
+/// Whether nobody has decided about an attempt or stopped it.
+fn runs_on(attempt: &Attempt) -> bool {
+    !attempt.is_decided() && attempt.current_order() < Order::Interrupt
 }
 
 fn lose(shared: &Shared, attempt: &Arc<Attempt>, reason: &'static str) {

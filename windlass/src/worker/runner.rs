@@ -51,8 +51,12 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>, handler: &H
     if shared.is_stopping() {
         return Ended::Released;
     }
-    if attempt.holds_for(Instant::now(), Duration::ZERO).is_none() || attempt.current_order() >= Order::Lost {
+    if attempt.current_order() >= Order::Lost {
         return Ended::Silent;
+    }
+    // It never starts under a lease that is in doubt, and that is not counted if the lease still held.
+    if attempt.holds_for(Instant::now(), Duration::ZERO).is_none() {
+        return Ended::Released;
     }
     let job = attempt.job();
     if job.spec.payload.is_sealed() {

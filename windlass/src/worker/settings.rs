@@ -27,6 +27,8 @@ pub(super) struct Settings {
     pub(super) host: String,
     pub(super) lease_time: Duration,
     pub(super) heartbeat_interval: Option<Duration>,
+    /// How long a handler may run on under a lease that could not be confirmed.
+    pub(super) hold: Duration,
     pub(super) poll_interval: Duration,
     pub(super) grace: Duration,
     /// Whether it does upkeep at all.
@@ -68,6 +70,7 @@ impl Default for Settings {
             host: host_name(),
             lease_time: LEASE_TIME,
             heartbeat_interval: None,
+            hold: Duration::ZERO,
             poll_interval: POLL_INTERVAL,
             grace: GRACE,
             upkeep: true,

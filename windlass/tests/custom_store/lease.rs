@@ -47,10 +47,13 @@ impl Tables {
     /// The job that a lease holds, or why it does not (L2, L3).
     fn fence(&mut self, key: LeaseKey, now: Timestamp) -> Result<&mut Stored, Stale> {
         let sequence = *self.ids.get(&key.job).ok_or(Stale::NotRunning)?;
+        let fence = self.fence.unwrap_or(now);
         let stored = self.job_mut(sequence);
         let job = &stored.entry.job;
         let expires_at = job.lease.as_ref().map(|lease| lease.expires_at);
-        Stale::check(job.state == State::Running, expires_at, now, stored.entry.token == Some(key.token))?;
+        // A lifetime that is over ends a lease whatever the store was doing.
+        let fence = if job.deadline.is_some_and(|deadline| deadline <= now) { now } else { fence };
+        Stale::check(job.state == State::Running, expires_at, fence, stored.entry.token == Some(key.token))?;
         Ok(stored)
     }
 

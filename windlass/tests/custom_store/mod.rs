@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::broadcast;
-use windlass::clock::Clock;
+use windlass::clock::{Clock, LAPSING};
 use windlass::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale,
     WorkerId, WorkflowId,
@@ -61,6 +61,8 @@ struct Tables {
     accepted: u64,
     pruned: u64,
     wakes: Vec<Wake>,
+    /// The moment that leases are compared with.
+    fence: Option<Timestamp>,
 }
 
 impl MapStore {
@@ -74,6 +76,7 @@ impl MapStore {
     fn with<T>(&self, act: impl FnOnce(&mut Tables, Timestamp) -> T) -> T {
         let mut tables = self.tables.lock().expect("no method panics while it holds the tables");
         let now = self.clock.now();
+        tables.fence = Some(self.clock.fence(now));
         tables.let_time_pass(now);
         let answer = act(&mut tables, now);
         let wakes = std::mem::take(&mut tables.wakes);
@@ -190,7 +193,15 @@ impl Store for MapStore {
     }
 
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
-        self.with(|tables, now| tables.upkeep(request, now))
+        self.with(|tables, now| {
+            if let Some(pulse) = self.clock.pulse() {
+                if let Some(absence) = pulse.beat(now, || tables.latest_end(now.plus(LAPSING))) {
+                    tables.record_act(rules::absence(&absence));
+                }
+                tables.fence = Some(self.clock.fence(now));
+            }
+            tables.upkeep(request, now)
+        })
     }
 
     async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {

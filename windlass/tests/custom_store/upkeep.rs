@@ -30,6 +30,12 @@ impl Tables {
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
     }
 
+    /// The latest end of a lease that ends by then.
+    pub(super) fn latest_end(&self, by: Timestamp) -> Option<Timestamp> {
+        let leases = self.jobs.values().filter_map(|stored| stored.entry.job.lease.as_ref());
+        leases.map(|lease| lease.expires_at).filter(|expires_at| *expires_at <= by).max()
+    }
+
     /// The jobs for which there is such a moment, the earliest first.
     fn earliest(&self, limit: usize, moment: impl Fn(&JobRecord) -> Option<Timestamp>) -> Vec<JobId> {
         let jobs = self.jobs.values().map(|stored| &stored.entry.job);

@@ -15,6 +15,7 @@ impl Tables {
     /// Runs a rule and writes what it changed; an error has changed nothing.
     pub(super) fn run<T>(&mut self, now: Timestamp, rule: impl FnMut(&mut WorkingSet) -> Result<T, Stop>) -> Result<T> {
         let mut set = WorkingSet::new(now);
+        set.hold_leases(self.fence.unwrap_or(now));
         let mut run = Run::new(rule);
         loop {
             match run.step(&mut set) {

@@ -73,21 +73,25 @@ async fn n3_the_grace_period_is_never_exceeded_however_short() {
     }
 }
 
-/// The lease of a decided attempt lapses while the store is silent: it is let go, and the next one is settled.
+/// The lease of a decided attempt lapses while the store is silent: whether it held is for the store to say.
 #[tokio::test]
-async fn d6_a_decided_attempt_whose_lease_lapsed_is_let_go() {
+async fn d6_a_decided_attempt_whose_lease_lapsed_is_settled_once_the_store_answers() {
     let (setup, faults) = memory().await.faulty();
     faults.settle_hangs.store(1, Ordering::SeqCst);
     faults.extend_hangs.store(FOR_EVER, Ordering::SeqCst);
     let worker = setup.worker(1).lease_time(Duration::from_millis(200)).handle(async |_: Number, _: Context| Ok(()));
     let running = worker.start().await.expect("start");
-    let lost = setup.number(1).await;
+    let first = setup.number(1).await;
     until("it settles", || async { faults.settle_calls.load(Ordering::SeqCst) == 1 }).await;
     let next = setup.number(2).await;
     setup.reaches(next, State::Completed).await;
     let stopped = running.stop().await;
-    assert_eq!((stopped.settled, stopped.dropped, stopped.abandoned), (1, 1, 0));
-    assert_eq!(setup.client.job(lost).await.expect("the job").state, State::Running, "it runs again after its lease");
+    assert_eq!((stopped.settled, stopped.dropped, stopped.abandoned), (2, 0, 0));
+    assert_eq!(
+        setup.client.job(first).await.expect("the job").state,
+        State::Completed,
+        "its store's clock stood still"
+    );
 }
 
 /// In virtual time: a claim that hangs is given up when all that it could bring has expired.

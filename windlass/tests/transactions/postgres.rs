@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_postgres::NoTls;
 use windlass::job::{Unique, Until, WorkerId};
-use windlass::store::{ClaimRequest, PostgresOptions, PostgresPool, PostgresStore, Store, Wake};
-use windlass::{Client, Context, Failure, JobId, NewJob, Payload, QueueName, State, Worker};
+use windlass::store::{ClaimRequest, PostgresOptions, PostgresStore, Store, Wake};
+use windlass::{Client, Context, Failure, JobId, QueueName, State, Worker};
 
 use crate::{Driver, Step};
 use crate::{enqueue_five, windlass_step};
@@ -28,43 +28,6 @@ pub(crate) async fn fresh() -> (Client, String) {
     let database = connect().await;
     database.batch_execute(&format!("create table {schema}.business (row int)")).await.expect("a table");
     (Client::with_store(Arc::new(store)), schema)
-}
-
-/// Everything that a program does with a store, over a pool of its own with three connections.
-pub(crate) async fn runs_over(pool: impl PostgresPool) {
-    let schema = format!("pool_{}", uuid::Uuid::new_v4().simple());
-    let options = PostgresOptions::of_pool(pool).schema(&schema).expect("a plain name");
-    let store = Arc::new(PostgresStore::with(options).await.expect("the test database should be there"));
-    let client = Client::with_store(store.clone());
-    let job = || NewJob::new("t", Payload::default());
-    let mut ids: Vec<JobId> = Vec::new();
-    for enqueued in client.enqueue_all((0..20).map(|_| job())).await.expect("a batch") {
-        ids.push(enqueued.id);
-    }
-    ids.push(client.enqueue(job().idempotency_key("once")).await.expect("with a key").id);
-    assert!(client.enqueue(job().idempotency_key("once")).await.expect("the same").existing);
-    ids.push(client.enqueue(job().after([ids[0], ids[1]])).await.expect("with dependencies").id);
-    let handler = async |_: Payload, _: Context| Ok(());
-    let worker = Worker::new(&client).queue("default", 4).poll_interval(Duration::from_millis(20));
-    let running = worker.handle_raw("t", handler).start().await.expect("start");
-    for id in ids {
-        let ended = tokio::time::timeout(crate::SOON, client.wait(id)).await.expect("in time");
-        assert_eq!(ended.expect("a job").state, State::Completed);
-    }
-    running.stop().await;
-    assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
-    store.drop_schema().await.expect("it goes");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_store_runs_over_the_applications_own_pool() {
-    let config = url().parse().expect("a URL");
-    let manager = deadpool_postgres::Manager::new(config, NoTls);
-    let pool = deadpool_postgres::Pool::builder(manager).max_size(3).build().expect("a pool");
-    runs_over(pool.clone()).await;
-    assert!(pool.status().size <= 3);
-    let path = pool.get().await.expect("a connection").query_one("show search_path", &[]).await.expect("a setting");
-    assert_ne!(path.get::<_, &str>(0), "pg_catalog, pg_temp", "nothing of the store's is left on its connections");
 }
 
 async fn connect() -> tokio_postgres::Client {

@@ -65,17 +65,6 @@ macro_rules! version {
         }
 
         #[tokio::test(flavor = "multi_thread")]
-        async fn a_store_runs_over_the_applications_own_pool() {
-            let pool = PgPoolOptions::new().max_connections(3).connect(&crate::postgres::url()).await;
-            let pool = pool.expect("the test database");
-            crate::postgres::runs_over(pool.clone()).await;
-            assert!(pool.size() <= 3);
-            // Nothing of the store's is left on its connections.
-            let path: String = $sqlx::query_scalar("show search_path").fetch_one(&pool).await.expect("a setting");
-            assert_ne!(path, "pg_catalog, pg_temp");
-        }
-
-        #[tokio::test(flavor = "multi_thread")]
         async fn a_transaction_for_another_store_or_that_has_failed_is_told() {
             let (driver, client) = setup().await;
             let mut tx = driver.pool.begin().await.expect("begin");

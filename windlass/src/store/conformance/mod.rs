@@ -38,6 +38,7 @@ macro_rules! chapter {
     };
 }
 
+mod absences;
 pub mod bench;
 mod callbacks;
 mod control;
@@ -153,6 +154,7 @@ pub fn cases() -> Vec<Case> {
         fencing::CASES,
         failure::CASES,
         retry::CASES,
+        absences::CASES,
         timeouts::CASES,
         idempotency::CASES,
         unique::CASES,

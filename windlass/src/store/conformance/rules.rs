@@ -87,6 +87,11 @@ const DELIVERY: &[Rule] = &[
         "a store out of reach loses nothing and pretends nothing; workers hold on and settle later",
         &[SQL, CLIENT, RUNTIME],
     ),
+    both(
+        "D6b",
+        "an outage or a leap of the clock costs no living worker its attempt; a claim nobody heard of costs none",
+        &[RUNTIME, SQL],
+    ),
     store("D7", "accepted = jobs in all states + pruned, and every end has a reason"),
     both("D8", "undisturbed, a job runs as often as its attempts say and never twice at once", &[RUNTIME]),
     other("D9", "what is not promised is said", &[DOCUMENTS]),

@@ -80,7 +80,9 @@ impl Tables {
         let entry = &self.by_id(key.job).ok_or(Stale::NotRunning)?.entry;
         let job = &entry.job;
         let expires_at = job.lease.as_ref().map(|lease| lease.expires_at);
-        Stale::check(job.state == State::Running, expires_at, now, entry.token == Some(key.token))?;
+        let outlived = job.deadline.is_some_and(|deadline| deadline <= now);
+        let fence = if outlived { now } else { self.fence };
+        Stale::check(job.state == State::Running, expires_at, fence, entry.token == Some(key.token))?;
         Ok(entry.sequence)
     }
 

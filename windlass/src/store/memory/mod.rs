@@ -27,7 +27,7 @@ use super::Store;
 use super::answer::*;
 use super::request::*;
 use super::rules;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, LAPSING, SystemClock};
 use crate::error::Result;
 use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
@@ -63,6 +63,7 @@ impl MemoryStore {
     fn tables(&self) -> (MutexGuard<'_, Tables>, Timestamp) {
         let mut tables = self.tables.lock().expect("no method panics while it holds the tables");
         let now = self.clock.now();
+        tables.fence = self.clock.fence(now);
         tables.let_time_pass(now);
         (tables, now)
     }
@@ -134,7 +135,16 @@ impl Store for MemoryStore {
     }
 
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
-        self.change(|tables, now| tables.upkeep(request, now))
+        self.change(|tables, now| {
+            if let Some(pulse) = self.clock.pulse() {
+                if let Some(absence) = pulse.beat(now, || tables.latest_end(now.plus(LAPSING))) {
+                    absence.log();
+                    tables.record_act(rules::absence(&absence));
+                }
+                tables.fence = self.clock.fence(now);
+            }
+            tables.upkeep(request, now)
+        })
     }
 
     async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {

@@ -123,6 +123,8 @@ pub(super) struct Tables {
     pub(super) pruned: u64,
     pub(super) owner: Option<String>,
     pub(super) random: fastrand::Rng,
+    /// The moment that leases are compared with.
+    pub(super) fence: Timestamp,
     hints: Vec<Wake>,
 }
 
@@ -175,6 +177,7 @@ impl Tables {
             pruned: 0,
             owner: None,
             random: fastrand::Rng::new(),
+            fence: Timestamp::EPOCH,
             hints: Vec::new(),
         }
     }

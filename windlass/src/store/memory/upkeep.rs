@@ -22,6 +22,11 @@ impl Tables {
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
     }
 
+    /// The latest end of a lease that ends by then.
+    pub(super) fn latest_end(&self, by: Timestamp) -> Option<Timestamp> {
+        self.leases.range(..=(by, Sequence::MAX)).next_back().map(|(at, _)| *at)
+    }
+
     fn end_lifetimes(&mut self, limit: usize, now: Timestamp) -> Result<usize> {
         for count in 0..limit {
             let Some(id) = self.first_until(&self.deadlines, now) else { return Ok(count) };
@@ -32,7 +37,7 @@ impl Tables {
 
     fn take_back_leases(&mut self, limit: usize, now: Timestamp) -> Result<usize> {
         for count in 0..limit {
-            let Some(id) = self.first_until(&self.leases, now) else { return Ok(count) };
+            let Some(id) = self.first_until(&self.leases, self.fence) else { return Ok(count) };
             let mut random = self.random.clone();
             self.run(now, |set| rules::expire(set, id, &mut || random.f64()))?;
             self.random = random;

@@ -18,6 +18,7 @@ impl Tables {
         rule: impl FnMut(&mut WorkingSet) -> Result<T, Stop>,
     ) -> Result<T, Error> {
         let mut set = WorkingSet::new(now);
+        set.hold_leases(self.fence);
         let mut run = Run::new(rule);
         loop {
             match run.step(&mut set) {

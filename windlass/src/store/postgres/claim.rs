@@ -58,7 +58,12 @@ impl Inner {
             return Ok(Vec::new());
         }
         let common = tokens::draw();
-        let rows = self.take(&link, request, &mut wanted, common).await?;
+        let on_its_way = self.unheard.begin(common);
+        let taken = self.take(&link, request, &mut wanted, common).await;
+        if taken.as_ref().err().is_none_or(Fault::is_certain) {
+            on_its_way.arrived();
+        }
+        let rows = taken?;
         drop(link);
         self.granted(&rows, &wanted, &request.worker, common)
     }

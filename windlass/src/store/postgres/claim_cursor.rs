@@ -124,6 +124,11 @@ impl ClaimCursors {
         self.lanes.lock().expect("no panic while the cursors are locked")
     }
 
+    /// Forgets how far claims came.
+    pub(super) fn forget(&self) {
+        self.lanes().clear();
+    }
+
     /// Where a claim from a lane begins.
     pub(super) fn begin(&self, lane: Lane, now: Moment, every_max: Duration) -> Floor<5> {
         self.lanes().get_mut(&lane).map_or([0; 5], |cursor| cursor.begin(now, every_max))

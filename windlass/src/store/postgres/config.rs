@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-use super::lent::{LentPool, PostgresPool};
+use super::hosts::Hosts;
 use super::tls::{self, Tls, Verify};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -22,16 +22,28 @@ const CONNECTIONS_DEFAULT: usize = 10;
 /// More connections than this from one process are a slip of the finger: a large server takes a few hundred in all.
 const CONNECTIONS_MAX: usize = 1000;
 
+/// How long a host may take to connect and to say who it is, unless the URL has a `connect_timeout`.
+const CONNECT_WAIT_DEFAULT: Duration = Duration::from_secs(3);
+/// After this long without a word from the network a connection is given up, unless the URL says otherwise.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+/// How often, and how many times, a silent connection is asked whether it lives before it is given up.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
+const KEEPALIVE_RETRIES: u32 = 3;
+
 /// How a PostgreSQL store is opened.
 ///
 /// The URL is `postgres://user:password@host:port/database?sslmode=verify-full&schema=windlass`. Beside the driver's
 /// own parameters it knows `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert` (a file
 /// of certificates to trust instead of the public ones), `schema`, `pooler` (`auto`, `none`, `transaction`),
 /// `notifications` (`on`, `off`) and `connections` (how many at most).
+///
+/// The URL may name several hosts, `postgres://user@one,two:5433/database`: a primary and its standbys. The store then uses
+/// the one that can be written to, and follows a promotion by itself.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    pub(super) config: tokio_postgres::Config,
-    pub(super) tls: Option<Tls>,
+    pub(super) reach: Reach,
+    /// Shared with the store that these options were taken from.
+    pub(super) hosts: Option<Arc<Hosts>>,
     pub(super) schema: String,
     pub(super) connections: usize,
     pub(super) wait: Duration,
@@ -41,10 +53,6 @@ pub struct PostgresOptions {
     pub(super) listen: bool,
     /// Whether a transaction pooler is between; `None` to look.
     pub(super) pooled: Option<bool>,
-    /// The application's own pool, in place of one of the store's.
-    pub(super) lent: Option<LentPool>,
-    /// Whether the server can be reached beside that pool.
-    pub(super) has_url: bool,
 }
 
 impl PostgresOptions {
@@ -75,16 +83,14 @@ impl PostgresOptions {
         if config.get_application_name().is_none() {
             config.application_name("windlass");
         }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(10));
-        }
+        own.fill_in(&mut config);
         let tls = match mode {
             SslMode::Disable => None,
             _ => Some(tls::connector(verify, own.sslrootcert.as_deref())?),
         };
         let options = PostgresOptions {
-            config,
-            tls,
+            reach: Reach::new(config, tls, own.target_session_attrs),
+            hosts: None,
             schema: SCHEMA_DEFAULT.to_owned(),
             connections: own.connections()?,
             wait: Duration::from_secs(30),
@@ -93,42 +99,11 @@ impl PostgresOptions {
             under_workers: UnderWorkers::Refuse,
             listen: own.listen()?,
             pooled: own.pooled()?,
-            lent: None,
-            has_url: true,
         };
         match own.schema {
             None => Ok(options),
             Some(schema) => options.schema(schema),
         }
-    }
-
-    /// Everything over the application's own pool, of deadpool-postgres or of sqlx.
-    ///
-    /// Without a URL the store cannot listen for notifications, so that jobs of other processes are found by polling, and
-    /// heartbeats share the pool: keep a connection free for them. [`pool`](Self::pool) on the options of a URL has both.
-    pub fn of_pool(pool: impl PostgresPool) -> Self {
-        PostgresOptions {
-            config: tokio_postgres::Config::new(),
-            tls: None,
-            schema: SCHEMA_DEFAULT.to_owned(),
-            connections: CONNECTIONS_DEFAULT,
-            wait: Duration::from_secs(30),
-            clock: None,
-            migrate: true,
-            under_workers: UnderWorkers::Refuse,
-            listen: false,
-            pooled: Some(true),
-            lent: Some(pool.lent()),
-            has_url: false,
-        }
-    }
-
-    /// Runs statements over the application's own pool; only the listener and the heartbeats of workers have connections of
-    /// their own, three in all.
-    #[must_use]
-    pub fn pool(mut self, pool: impl PostgresPool) -> Self {
-        self.lent = Some(pool.lent());
-        self
     }
 
     /// The schema that holds the store: `[a-z_][a-z0-9_]{0,62}`. Several can live in one database.
@@ -199,6 +174,95 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
+/// What it takes to reach the hosts of a URL.
+#[derive(Clone)]
+pub(super) struct Reach {
+    pub(super) config: tokio_postgres::Config,
+    pub(super) tls: Option<Tls>,
+    /// Which kind of server will do.
+    pub(super) wanted: TargetSessionAttrs,
+    /// How long one host may take in all.
+    pub(super) connect_limit: Duration,
+}
+
+impl Reach {
+    /// Takes whether the URL says which kind of server will do: of several hosts only one can be written to.
+    fn new(config: tokio_postgres::Config, tls: Option<Tls>, chosen: bool) -> Self {
+        let several = config.get_hosts().len().max(config.get_hostaddrs().len()) > 1;
+        let wanted = match several && !chosen {
+            true => TargetSessionAttrs::ReadWrite,
+            false => config.get_target_session_attrs(),
+        };
+        let connect_limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_WAIT_DEFAULT);
+        Reach { config, tls, wanted, connect_limit }
+    }
+
+    /// The name of one of the hosts, for people, and how to reach it alone.
+    pub(super) fn host(&self, place: usize) -> (String, tokio_postgres::Config) {
+        let all = &self.config;
+        let mut one = tokio_postgres::Config::new();
+        let mut name = "the local server".to_owned();
+        match all.get_hosts().get(place) {
+            Some(Host::Tcp(host)) => {
+                one.host(host);
+                name.clone_from(host);
+            }
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => {
+                one.host_path(path);
+                name = path.display().to_string();
+            }
+            None => {}
+        }
+        if let Some(address) = all.get_hostaddrs().get(place) {
+            one.hostaddr(*address);
+            if all.get_hosts().is_empty() {
+                name = address.to_string();
+            }
+        }
+        let ports = all.get_ports();
+        if let Some(port) = ports.get(place).or(if ports.len() == 1 { ports.first() } else { None }) {
+            one.port(*port);
+            name = format!("{name}:{port}");
+        }
+        copy_settings(all, &mut one);
+        (name, one)
+    }
+}
+
+/// Copies everything but the hosts. Which kind of server it is, the store asks for itself.
+fn copy_settings(all: &tokio_postgres::Config, one: &mut tokio_postgres::Config) {
+    if let Some(user) = all.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = all.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = all.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = all.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = all.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(timeout) = all.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*timeout);
+    }
+    if let Some(interval) = all.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = all.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.keepalives(all.get_keepalives());
+    one.keepalives_idle(all.get_keepalives_idle());
+    one.ssl_mode(all.get_ssl_mode());
+    one.ssl_negotiation(all.get_ssl_negotiation());
+    one.channel_binding(all.get_channel_binding());
+}
+
 /// Refuses a name that would need quoting.
 pub(super) fn check_schema(schema: &str) -> Result<()> {
     let first = schema.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -218,9 +282,28 @@ struct OwnParameters {
     pooler: Option<String>,
     notifications: Option<String>,
     connections: Option<String>,
+    /// Whether the URL names what the driver has a default for.
+    target_session_attrs: bool,
+    keepalives_idle: bool,
 }
 
 impl OwnParameters {
+    /// Sets what the URL leaves open, so that a connection to a machine that has gone ends within seconds.
+    fn fill_in(&self, config: &mut tokio_postgres::Config) {
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENT_MAX);
+        }
+        if !self.keepalives_idle {
+            config.keepalives_idle(SILENT_MAX);
+        }
+        if config.get_keepalives_interval().is_none() {
+            config.keepalives_interval(KEEPALIVE_INTERVAL);
+        }
+        if config.get_keepalives_retries().is_none() {
+            config.keepalives_retries(KEEPALIVE_RETRIES);
+        }
+    }
+
     /// Takes them out of a URL and gives the rest.
     fn take_from(&mut self, url: &str) -> Result<String> {
         let Some((base, query)) = url.split_once('?') else { return Ok(url.to_owned()) };
@@ -235,6 +318,8 @@ impl OwnParameters {
                 "notifications" => &mut self.notifications,
                 "connections" => &mut self.connections,
                 _ => {
+                    self.target_session_attrs |= name == "target_session_attrs";
+                    self.keepalives_idle |= name == "keepalives_idle";
                     check_driver_parameter(name, pair)?;
                     kept.push(pair);
                     continue;
@@ -306,8 +391,8 @@ mod tests {
     fn own_parameters_are_taken_out_of_the_url() {
         let options = PostgresOptions::new("postgres://u:p@h/db?sslmode=disable&schema=jobs_2&application_name=x");
         let options = options.expect("valid");
-        assert_eq!((options.schema.as_str(), options.tls.is_none()), ("jobs_2", true));
-        assert_eq!(options.config.get_application_name(), Some("x"));
+        assert_eq!((options.schema.as_str(), options.reach.tls.is_none()), ("jobs_2", true));
+        assert_eq!(options.reach.config.get_application_name(), Some("x"));
         assert!(options.listen);
         assert!(!PostgresOptions::new("postgres://h/db?notifications=off").expect("valid").listen);
         assert_eq!(PostgresOptions::new("postgres://h/db?connections=3").expect("valid").connections, 3);

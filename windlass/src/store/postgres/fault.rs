@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
+use super::hosts::Unreachable;
+use super::pool::PoolError;
 use crate::error::Error;
 
 /// How often a transaction that loses against others is tried.
@@ -23,6 +24,8 @@ pub(super) enum Fault {
         allow(dead_code, reason = "only adapters of other drivers make it")
     )]
     Users { code: Option<String>, problem: String, source: Box<dyn std::error::Error + Send + Sync> },
+    /// The server did not answer in time, or its answer is not certain.
+    Unanswered { problem: String },
     /// The library's own answer.
     Refused(Error),
     /// Another transaction changed what this one had read; everything must be looked at again.
@@ -32,6 +35,12 @@ pub(super) enum Fault {
 impl From<PoolError> for Fault {
     fn from(error: PoolError) -> Self {
         Fault::Pool(error)
+    }
+}
+
+impl From<Unreachable> for Fault {
+    fn from(error: Unreachable) -> Self {
+        Fault::Pool(PoolError::Backend(error))
     }
 }
 
@@ -79,10 +88,21 @@ impl Fault {
             Fault::Overtaken => return true,
             Fault::Database(error) => error,
             // Only the user can begin their transaction anew.
-            Fault::Pool(_) | Fault::Refused(_) | Fault::Users { .. } => return false,
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Unanswered { .. } | Fault::Users { .. } => return false,
         };
         let races = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
         error.code().is_some_and(|code| races.contains(&code))
+    }
+
+    /// Whether it is certain that nothing was written.
+    pub(super) fn is_certain(&self) -> bool {
+        match self {
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Overtaken => true,
+            Fault::Unanswered { .. } | Fault::Users { .. } => false,
+            Fault::Database(error) => {
+                error.code().is_some_and(|code| !matches!(classify(code.code()), Class::Unavailable { known: false }))
+            }
+        }
     }
 
     /// The library's error for a call that attempted this.
@@ -92,7 +112,10 @@ impl Fault {
             Fault::Overtaken => {
                 unavailable(attempted, true, "others were quicker every time".to_owned(), "too many tries")
             }
-            Fault::Pool(PoolError::Backend(error)) => unavailable(attempted, true, problem(&error), error),
+            Fault::Pool(PoolError::Backend(error)) => unavailable(attempted, true, error.to_string(), error),
+            Fault::Unanswered { problem } => {
+                Error::StoreUnavailable { attempted: attempted.to_owned(), problem, known: false, source: None }
+            }
             Fault::Pool(error) => unavailable(attempted, true, "no connection became free in time".to_owned(), error),
             Fault::Database(error) => match error.code() {
                 // The server never answered, so it may have committed.
@@ -143,7 +166,7 @@ fn unavailable(
 }
 
 /// What the server said, without the values it may quote in its details.
-fn problem(error: &tokio_postgres::Error) -> String {
+pub(super) fn problem(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => said.message().to_owned(),
         None => match std::error::Error::source(error) {

@@ -133,7 +133,12 @@ impl Transaction<'_> {
         let payloads: Vec<&[u8]> = new.iter().map(|entry| entry.job.spec.payload.as_bytes().as_ref()).collect();
         let rows = new.iter().map(|entry| wide(entry, notes.get(&entry.job.id).map_or(0, |note| note.lane)));
         let rows = Value::Array(rows.collect()).to_string();
-        self.link.execute(include_str!("sql/add_job.sql"), &[&rows, &payloads]).await?;
+        let added = self.link.execute(include_str!("sql/add_job.sql"), &[&rows, &payloads]).await?;
+        if usize::try_from(added).unwrap_or_default() < new.len() {
+            // A lane that was remembered does not exist, so all are looked up again.
+            self.store.lanes.forget();
+            return Err(Fault::Overtaken);
+        }
         Ok(())
     }
 

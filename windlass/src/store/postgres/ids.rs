@@ -98,6 +98,11 @@ impl Inner {
         &self.id_key().tokens
     }
 
+    /// Whether this is the key of the ids that were given out.
+    pub(super) fn has_key(&self, key: &IdKey) -> bool {
+        self.id_key().key == key.key
+    }
+
     fn id_key(&self) -> &IdKey {
         self.ids.get().expect("the key is read before the store is used")
     }

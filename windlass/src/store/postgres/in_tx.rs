@@ -93,13 +93,23 @@ impl PostgresStore {
     ) -> Result<Inserted, Fault> {
         let inner = &self.inner;
         let users = Link::users(transaction, Arc::clone(&inner.schema));
+        let names = || submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
         if is_plain(submission) || is_keyed(submission) {
             // Lanes are made apart: whether this transaction commits is not known.
-            let names = submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
-            inner.lanes.ensure(&inner.link(Caller::Producer).await?, names).await?;
+            inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?;
         }
         if is_plain(submission) {
-            let inserted = self.enqueue_plain(&users, submission).await?;
+            let inserted = match self.enqueue_plain(&users, submission).await? {
+                Some(inserted) => Some(inserted),
+                // A lane that was remembered may not exist any more.
+                None => {
+                    inner.lanes.forget();
+                    inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?;
+                    self.enqueue_plain(&users, submission).await?
+                }
+            };
+            let refused = || Error::invalid("run_at", "lies beyond the job's lifetime");
+            let inserted = inserted.ok_or_else(refused)?;
             self.notify_at_commit(&users, scheduled(submission, &inserted)).await?;
             return Ok(inserted);
         }
@@ -119,6 +129,7 @@ impl PostgresStore {
                     Keyed::Stored(..) | Keyed::Unclear => break,
                 }
             }
+            inner.lanes.forget();
         }
         let mut tx = Transaction::begin(users, Arc::clone(inner)).await?;
         let answer = tx.insert(submission).await?;
@@ -127,19 +138,18 @@ impl PostgresStore {
         Ok(answer)
     }
 
-    async fn enqueue_plain(&self, users: &Link<'_>, submission: &Submission) -> Result<Inserted, Fault> {
+    /// Stores what one statement can; `None` when it refuses.
+    async fn enqueue_plain(&self, users: &Link<'_>, submission: &Submission) -> Result<Option<Inserted>, Fault> {
         let columns = Columns::of(submission.jobs().iter(), &self.inner)?;
         let rows = columns.store(users, &self.inner.given_time()).await?;
-        let Some((now, ids)) = columns.stored(&rows)? else {
-            return Err(Error::invalid("run_at", "lies beyond the job's lifetime").into());
-        };
+        let Some((now, ids)) = columns.stored(&rows)? else { return Ok(None) };
         let jobs = submission.jobs().iter().zip(ids).map(|(spec, id)| InsertedJob {
             id,
             existing: false,
             state: Some(resting_state(spec, now)),
             matches: true,
         });
-        Ok(Inserted { jobs: jobs.collect(), workflow: None })
+        Ok(Some(Inserted { jobs: jobs.collect(), workflow: None }))
     }
 
     async fn settle_with(&self, transaction: &dyn UsersTransaction, settlement: &Settlement) -> Result<Settled, Fault> {

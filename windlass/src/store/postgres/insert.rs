@@ -58,8 +58,11 @@ impl Inner {
         };
         match answer {
             Ok(inserted) => Ok(inserted),
-            // The statement refused it: the rules say why.
-            Err(submission) => self.insert_slowly(&submission).await,
+            // The statement refused it: the rules say why, unless a lane that was remembered does not exist.
+            Err(submission) => {
+                self.lanes.forget();
+                self.insert_slowly(&submission).await
+            }
         }
     }
 
@@ -70,7 +73,10 @@ impl Inner {
                 self.hint(hints);
                 Ok(inserted)
             }
-            None => self.insert_slowly(submission).await,
+            None => {
+                self.lanes.forget();
+                self.insert_slowly(submission).await
+            }
         }
     }
 
@@ -185,7 +191,8 @@ impl<'s> Columns<'s> {
                 Some((last, kind)) if is_alike(last, spec) => kind,
                 _ => {
                     let lane = store.lanes.get(&spec.queue, &spec.job_type);
-                    let lane = lane.ok_or_else(|| job_rows::corrupt("a lane that vanished"))?;
+                    // Forgotten just now, or the number that was drawn for it was taken.
+                    let lane = lane.ok_or(Fault::Overtaken)?;
                     let options = job_rows::json(&spec.options);
                     let next = i32::try_from(known.len() + 1).unwrap_or(i32::MAX);
                     let kind = (lane, spec.priority, spec.payload.stored_content_type(), options.clone());

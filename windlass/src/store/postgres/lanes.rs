@@ -1,4 +1,7 @@
-//! The small numbers that stand for a queue and a type, remembered by every process: they never change.
+//! The numbers that stand for a queue and a type, remembered by every process: they never change.
+//!
+//! After a failover that lost history, one that was remembered may not exist. So statements that insert check it, and what is
+//! remembered is dropped when the store has another primary.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, RwLock};
@@ -14,7 +17,8 @@ pub(super) async fn make(link: &Link<'_>, queue: &QueueName, job_type: &JobType)
     link.execute(include_str!("sql/add_queue.sql"), &[&queues]).await?;
     link.execute(include_str!("sql/add_lane.sql"), &[&queues, &types]).await?;
     let rows = link.query(include_str!("sql/find_lane.sql"), &[&queues, &types]).await?;
-    rows.first().map(|row| row.get("lane")).ok_or_else(|| super::job_rows::corrupt("a lane that vanished"))
+    // The number that was drawn for it was taken.
+    rows.first().map(|row| row.get("lane")).ok_or(Fault::Overtaken)
 }
 
 /// How long the lanes of a queue are taken for complete.
@@ -58,9 +62,11 @@ impl Lanes {
         self.known().names.get(&lane).cloned()
     }
 
-    /// Forgets everything: a lane made in a transaction that was undone does not exist.
+    /// Forgets the numbers: a lane made in a transaction that was undone does not exist, nor one that a failover lost. A
+    /// number that is met again still has the name that it had.
     pub(super) fn forget(&self) {
-        *self.known.write().expect("no panic while the lanes are locked") = Known::default();
+        self.known.write().expect("no panic while the lanes are locked").numbers.clear();
+        self.looked.lock().expect("no panic while it is locked").clear();
     }
 
     /// Remembers lanes that a transaction made.

@@ -11,24 +11,43 @@ use super::link::Link;
 use super::tokens::TokenKey;
 use super::turns::Caller;
 use super::{Inner, job_rows};
+use crate::clock::Pulse;
 use crate::job::{CancelAsked, JobId, LeaseKey, LeaseToken, Stale};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
 use crate::time::Timestamp;
 
-/// What is known of the leases on some jobs: the token, the expiry and the time.
+/// What is known of the leases on some jobs.
 struct Fences {
-    held: HashMap<JobId, (LeaseToken, i64, i64)>,
+    held: HashMap<JobId, Fence>,
+    pulse: Pulse,
+}
+
+struct Fence {
+    token: LeaseToken,
+    expires_at: Timestamp,
+    deadline: Option<Timestamp>,
+    now: Timestamp,
 }
 
 impl Fences {
     /// Why a lease does not hold. One that does after all was being moved just then, and is looked at again.
     fn stale(&self, key: &LeaseKey) -> Result<Stale, Fault> {
-        let held = self.held.get(&key.job);
-        let expires_at = held.map(|(_, expires_at, _)| job_rows::time(*expires_at));
-        let now = held.map_or(0, |(_, _, now)| *now);
-        let matches = held.is_some_and(|(token, _, _)| *token == key.token);
-        Stale::check(held.is_some(), expires_at, job_rows::time(now), matches).err().ok_or(Fault::Overtaken)
+        self.check(key).err().ok_or(Fault::Overtaken)
+    }
+
+    fn check(&self, key: &LeaseKey) -> Result<(), Stale> {
+        let Some(held) = self.held.get(&key.job) else { return Err(Stale::NotRunning) };
+        // A lifetime that is over ends a lease whatever the store was doing.
+        let outlived = held.deadline.is_some_and(|deadline| deadline <= held.now);
+        let fence = if outlived { held.now } else { self.pulse.fence(held.now) };
+        Stale::check(true, Some(held.expires_at), fence, held.token == key.token)
+    }
+
+    /// The moment that leases are compared with, if that is not the time and one of these keys gains by it.
+    fn held_back(&self, keys: impl Iterator<Item = LeaseKey>) -> Option<i64> {
+        let held = keys.filter(|key| self.check(key).is_ok()).find_map(|key| self.held.get(&key.job))?;
+        (held.expires_at <= held.now).then(|| self.pulse.fence(held.now).as_micros())
     }
 }
 
@@ -36,15 +55,23 @@ impl Inner {
     async fn fences(&self, link: &Link<'_>, jobs: impl Iterator<Item = JobId>) -> Result<Fences, Fault> {
         let ids: Vec<Uuid> = jobs.map(JobId::as_uuid).collect();
         if ids.is_empty() {
-            return Ok(Fences { held: HashMap::new() });
+            return Ok(Fences { held: HashMap::new(), pulse: Pulse::default() });
         }
         let seqs = self.sequences(&ids);
         let rows = link.query(include_str!("sql/get_fence.sql"), &[&self.given_time(), &seqs, &ids]).await?;
         let held = rows.iter().map(|row| {
-            let token = self.tokens().token(row.get("seq"), row.get("token"));
-            (JobId::from_uuid(row.get("id")), (token, row.get("expires_at"), row.get("now")))
+            let fence = Fence {
+                token: self.tokens().token(row.get("seq"), row.get("token")),
+                expires_at: job_rows::time(row.get("expires_at")),
+                deadline: row.get::<_, Option<i64>>("deadline").map(job_rows::time),
+                now: job_rows::time(row.get("now")),
+            };
+            (JobId::from_uuid(row.get("id")), fence)
         });
-        Ok(Fences { held: held.collect() })
+        let held: HashMap<JobId, Fence> = held.collect();
+        let lapsed = held.values().any(|fence| fence.expires_at <= fence.now);
+        let pulse = if lapsed && self.minds_absences() { self.pulse(link).await? } else { Pulse::default() };
+        Ok(Fences { held, pulse })
     }
 
     pub(super) async fn extend(
@@ -62,10 +89,37 @@ impl Inner {
             fitting.map(|((seq, _), key)| (*seq, self.tokens().stored(key.token))).collect();
         sorted.sort_unstable();
         sorted.dedup();
-        let (seqs, stored): (Vec<i64>, Vec<Uuid>) = sorted.into_iter().unzip();
+        let sorted = sorted.into_iter().unzip();
+        let mut held = self.extend_by(&link, &sorted, lease_time, None).await?;
+        let all = || leases.iter().zip(&places).map(|(key, (_, fits))| (key, *fits));
+        let is_held = |held: &HeldLeases, key: &LeaseKey, fits: bool| fits && held.contains_key(&key.token);
+        let lost = all().filter(|(key, fits)| !is_held(&held, key, *fits)).map(|(key, _)| key.job);
+        let mut fences = self.fences(&link, lost).await?;
+        let lost = all().filter(|(key, fits)| *fits && !is_held(&held, key, *fits)).map(|(key, _)| *key);
+        if let Some(fence) = fences.held_back(lost) {
+            held.extend(self.extend_by(&link, &sorted, lease_time, Some(fence)).await?);
+            let lost = all().filter(|(key, fits)| !is_held(&held, key, *fits)).map(|(key, _)| key.job);
+            fences = self.fences(&link, lost).await?;
+        }
+        let answers = all().map(|(key, fits)| match held.get(&key.token).filter(|_| fits) {
+            Some((expires_in, cancel)) => Ok(Extended::Held { expires_in: *expires_in, cancel: cancel.clone() }),
+            None => fences.stale(key).map(Extended::Lost),
+        });
+        answers.collect()
+    }
+
+    /// Extends the leases that hold, compared with the time or with an earlier moment; gives those.
+    async fn extend_by(
+        &self,
+        link: &Link<'_>,
+        (seqs, stored): &(Vec<i64>, Vec<Uuid>),
+        lease_time: Option<Duration>,
+        fence: Option<i64>,
+    ) -> Result<HeldLeases, Fault> {
         let (time, lease_time) = (self.given_time(), lease_time.map(job_rows::micros));
-        let rows = link.query(include_str!("sql/extend.sql"), &[&time, &lease_time, &seqs, &stored]).await?;
-        let mut held: HashMap<LeaseToken, (Duration, Option<CancelAsked>)> = HashMap::with_capacity(rows.len());
+        let parameters: [super::link::Parameter<'_>; 5] = [&time, &lease_time, seqs, stored, &fence];
+        let rows = link.query(include_str!("sql/extend.sql"), &parameters).await?;
+        let mut held = HashMap::with_capacity(rows.len());
         for row in &rows {
             let cancel: Option<&str> = row.get("cancel");
             let left = Duration::from_micros(u64::try_from(row.get::<_, i64>("expires_in")).unwrap_or_default());
@@ -75,15 +129,7 @@ impl Inner {
             let cancel = cancel.map(asked);
             held.insert(self.tokens().token(row.get("seq"), row.get("token")), (left, cancel));
         }
-        let held = |key: &LeaseKey, fits: bool| held.get(&key.token).filter(|_| fits);
-        let all = || leases.iter().zip(&places).map(|(key, (_, fits))| (key, *fits));
-        let lost = all().filter(|(key, fits)| held(key, *fits).is_none()).map(|(key, _)| key.job);
-        let fences = self.fences(&link, lost).await?;
-        let answers = all().map(|(key, fits)| match held(key, fits) {
-            Some((expires_in, cancel)) => Ok(Extended::Held { expires_in: *expires_in, cancel: cancel.clone() }),
-            None => fences.stale(key).map(Extended::Lost),
-        });
-        answers.collect()
+        Ok(held)
     }
 
     pub(super) async fn save(&self, saves: &[Save]) -> Result<Vec<Result<(), Stale>>, Fault> {
@@ -94,15 +140,27 @@ impl Inner {
         let keys: Vec<LeaseKey> = saves.iter().map(Save::key).collect();
         let places = self.leased(&keys);
         let merged = Merged::of(saves, &places, self.tokens());
-        link.begin().await?;
-        match self.save_in(&link, saves, &merged).await {
-            Ok(answers) => {
-                link.commit().await?;
-                Ok(answers)
-            }
-            Err(fault) => {
-                link.roll_back().await;
-                Err(fault)
+        let mut fence = None;
+        loop {
+            link.begin().await?;
+            match self.save_in(&link, saves, &merged, fence).await {
+                Ok(Saved::All(answers)) => {
+                    link.commit().await?;
+                    return Ok(answers);
+                }
+                // Leases that ran out while the store was away hold: all is written again, compared with that moment.
+                Ok(Saved::HeldBack(earlier)) if fence.is_none() => {
+                    link.roll_back().await;
+                    fence = Some(earlier);
+                }
+                Ok(Saved::HeldBack(_)) => {
+                    link.roll_back().await;
+                    return Err(Fault::Overtaken);
+                }
+                Err(fault) => {
+                    link.roll_back().await;
+                    return Err(fault);
+                }
             }
         }
     }
@@ -112,14 +170,28 @@ impl Inner {
         link: &Link<'_>,
         saves: &[Save],
         merged: &Merged<'_>,
-    ) -> Result<Vec<Result<(), Stale>>, Fault> {
-        let held = merged.write(self, link).await?;
+        fence: Option<i64>,
+    ) -> Result<Saved, Fault> {
+        let held = merged.write(self, link, fence).await?;
         let is_held = |key: &LeaseKey| merged.places.get(key).is_some_and(|place| held.contains(&merged.lease(*place)));
-        let lost = saves.iter().map(Save::key).filter(|key| !is_held(key)).map(|key| key.job);
-        let fences = self.fences(link, lost).await?;
+        let lost = || saves.iter().map(Save::key).filter(|key| !is_held(key));
+        let fences = self.fences(link, lost().map(|key| key.job)).await?;
+        if let Some(earlier) = fences.held_back(lost().filter(|key| merged.places.contains_key(key))) {
+            return Ok(Saved::HeldBack(earlier));
+        }
         let answer = |key: LeaseKey| if is_held(&key) { Ok(Ok(())) } else { fences.stale(&key).map(Err) };
-        saves.iter().map(|save| answer(save.key())).collect()
+        Ok(Saved::All(saves.iter().map(|save| answer(save.key())).collect::<Result<_, Fault>>()?))
     }
+}
+
+/// Leases that were extended: how long each holds, and whether somebody asked for a cancel.
+type HeldLeases = HashMap<LeaseToken, (Duration, Option<CancelAsked>)>;
+
+/// What became of a call that saves.
+enum Saved {
+    All(Vec<Result<(), Stale>>),
+    /// Some leases hold only compared with this earlier moment.
+    HeldBack(i64),
 }
 
 /// The saves of a call, one for each lease: later checkpoints replace earlier ones, log lines add up.
@@ -170,10 +242,10 @@ impl<'s> Merged<'s> {
     }
 
     /// Writes them, and gives the leases that hold.
-    async fn write(&self, store: &Inner, link: &Link<'_>) -> Result<HashSet<(i64, Uuid)>, Fault> {
+    async fn write(&self, store: &Inner, link: &Link<'_>, fence: Option<i64>) -> Result<HashSet<(i64, Uuid)>, Fault> {
         let time = store.given_time();
-        let parameters: [super::link::Parameter<'_>; 5] =
-            [&time, &self.seqs, &self.tokens, &self.checkpoints, &self.progress];
+        let parameters: [super::link::Parameter<'_>; 6] =
+            [&time, &self.seqs, &self.tokens, &self.checkpoints, &self.progress, &fence];
         let rows = link.query(include_str!("sql/save.sql"), &parameters).await?;
         let lease = |row: &Row| (row.get("seq"), row.get("token"));
         let held = rows.iter().map(|row| (lease(row), (row.get("version"), row.get("now"))));

@@ -1,4 +1,4 @@
-//! Connections: the pool, its settings, and statements by name.
+//! One call's way to the server: its limit of time, its transaction, and statements by name.
 //!
 //! The statements name the schema `windlass`; where it has another name (checked to need no quoting) that name is put in.
 //! They name every table with its schema, so that they also run on a user's own connection.
@@ -7,33 +7,21 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
-use tokio_postgres::NoTls;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::{ToSql, Type};
 
-use super::config::{PostgresOptions, SCHEMA_DEFAULT};
+use super::config::SCHEMA_DEFAULT;
 use super::driver_row::Row;
 use super::fault::Fault;
-use super::lent::Lent;
+use super::hosts::Hosts;
+use super::pool::{Connection, Object, Pool};
 use super::turns::Held;
-use crate::error::{Error, Result};
 
-/// The store's own connections plan for tables that are empty at one moment and full at the next: index scans always,
-/// one plan for all parameters, and nothing compiled. Statements are short, so a long one is stuck. So are the pauses
-/// between those of a transaction: a program that is stopped in the middle of one would keep its turn from all others.
-/// A shorter time that the administrator set for the role or the database stays.
-/// The search path leaves out every schema in which another role could plant a function of the name of one that is called.
-const SETTINGS: &str = "set search_path = pg_catalog, pg_temp; set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_mergejoin = off;
-     set enable_hashjoin = off; set enable_bitmapscan = off; set enable_indexonlyscan = off;
-     set enable_material = off; set jit = off; set client_min_messages = warning;
-     select set_config(t.name, t.most, false)
-     from (values ('statement_timeout', '60s'), ('lock_timeout', '20s'), ('idle_in_transaction_session_timeout', '5s'))
-         as t (name, most)
-     where not current_setting(t.name)::interval between interval '1us' and t.most::interval;";
-
-/// The same for one transaction: behind a pooler, what is set for a session would be left to other clients.
+/// The settings of the store's own connections for one transaction: behind a pooler, what is set for a session would be left
+/// to other clients.
 const BEGIN_POOLED: &str = "begin; set local search_path = pg_catalog, pg_temp; set local enable_seqscan = off; set local enable_mergejoin = off;
      set local enable_hashjoin = off; set local enable_bitmapscan = off; set local enable_indexonlyscan = off;
      set local enable_material = off; set local jit = off;
@@ -42,28 +30,17 @@ const BEGIN_POOLED: &str = "begin; set local search_path = pg_catalog, pg_temp; 
          as t (name, most)
      where not current_setting(t.name)::interval between interval '1us' and t.most::interval";
 
+/// How long a call of the hot path may take in all; its outcome is then unknown.
+pub(super) const HOT_MAX: Duration = Duration::from_secs(30);
+/// How long a call of the slow path may take in all: it waits for its turn, and does more.
+pub(super) const SLOW_MAX: Duration = Duration::from_secs(70);
+/// How long a migration may take, which rewrites tables of any size.
+pub(super) const MIGRATION_MAX: Duration = Duration::from_secs(3600);
+/// After this long without an answer the other hosts are asked for a newer primary, and then again and again.
+const UNNOTICED: Duration = Duration::from_secs(2);
+
 /// A parameter of a statement.
 pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
-
-pub(super) fn pool(options: &PostgresOptions) -> Result<Pool> {
-    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = match &options.tls {
-        None => Manager::from_config(options.config.clone(), NoTls, recycling),
-        Some(tls) => Manager::from_config(options.config.clone(), tls.clone(), recycling),
-    };
-    let settle = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, _| {
-        Box::pin(async move { client.batch_execute(SETTINGS).await.map_err(HookError::Backend) })
-    });
-    let builder = Pool::builder(manager);
-    let builder = if options.pooled == Some(true) { builder } else { builder.post_create(settle) };
-    builder
-        .max_size(options.connections)
-        .runtime(Runtime::Tokio1)
-        .wait_timeout(Some(options.wait))
-        .create_timeout(Some(options.wait))
-        .build()
-        .map_err(|error| Error::store("set up connections", error))
-}
 
 /// A statement for a schema.
 pub(super) fn text<'a>(statement: &'a str, schema: &str) -> Cow<'a, str> {
@@ -119,32 +96,86 @@ pub(super) struct Link<'a> {
 }
 
 enum Way<'a> {
-    /// `None` only while it is dropped.
-    Own {
-        object: Option<Box<Object>>,
-        open: AtomicBool,
-        /// Given back with the connection.
-        _held: Held,
-    },
+    Own(Own),
     Users(&'a dyn UsersTransaction),
-    /// One of the application's pool; `None` only while it is dropped.
-    Lent {
-        connection: Option<Box<dyn Lent>>,
-        open: AtomicBool,
-        /// Given back with the connection.
-        _held: Held,
-    },
+}
+
+/// A connection of the store, for one call.
+struct Own {
+    /// `None` only while it is dropped.
+    object: Option<Box<Object>>,
+    /// Whether a transaction is open.
+    open: AtomicBool,
+    hosts: Arc<Hosts>,
+    /// When the call is given up.
+    until: Instant,
+    limit: Duration,
+    /// Given back with the connection.
+    _held: Held,
+}
+
+impl Own {
+    fn connection(&self) -> &Connection {
+        self.object.as_ref().expect("a link has its connection until it is dropped")
+    }
+
+    /// Waits for the server's answer to a call, but not for ever, and looks for a newer primary meanwhile.
+    async fn answer<T>(&self, call: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+        let connection = self.connection();
+        let mut call = std::pin::pin!(call);
+        connection.ask();
+        let answer = match timeout(UNNOTICED, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => loop {
+                self.hosts.look();
+                let next = Instant::now() + Duration::from_millis(fastrand::u64(1000..2000));
+                if let Ok(answer) = timeout_at(next.min(self.until), &mut call).await {
+                    break answer;
+                }
+                if Instant::now() >= self.until {
+                    // The connection still owes the answer, and is not used again.
+                    let problem = format!("no answer within {:?} from {}", self.limit, self.hosts.describe());
+                    return Err(Fault::Unanswered { problem });
+                }
+            },
+        };
+        connection.answered();
+        if let Err(error) = &answer
+            && error.code() == Some(&tokio_postgres::error::SqlState::READ_ONLY_SQL_TRANSACTION)
+        {
+            connection.demote();
+            self.hosts.demoted(connection.generation);
+        }
+        if connection.is_unsure() {
+            let problem = "the server stopped waiting for its standby: what it wrote may be lost".to_owned();
+            return Err(Fault::Unanswered { problem });
+        }
+        Ok(answer?)
+    }
+}
+
+/// A link of the store's own, from its pool, for a call that may take so long.
+pub(super) async fn own(
+    pool: &Pool,
+    hosts: &Arc<Hosts>,
+    schema: &Arc<str>,
+    types: &Option<Arc<Types>>,
+    held: Held,
+    limit: Duration,
+) -> Result<Link<'static>, Fault> {
+    let until = Instant::now() + limit;
+    let object = Some(Box::new(pool.get().await?));
+    let own = Own { object, open: AtomicBool::new(false), hosts: Arc::clone(hosts), until, limit, _held: held };
+    Ok(Link { way: Way::Own(own), schema: Arc::clone(schema), types: types.clone() })
 }
 
 impl<'a> Link<'a> {
-    pub(super) fn own(object: Object, held: Held, schema: Arc<str>, types: Option<Arc<Types>>) -> Self {
-        let (object, open) = (Some(Box::new(object)), AtomicBool::new(false));
-        Link { way: Way::Own { object, open, _held: held }, schema, types }
-    }
-
-    pub(super) fn lent(connection: Box<dyn Lent>, held: Held, schema: Arc<str>) -> Self {
-        let (connection, open) = (Some(connection), AtomicBool::new(false));
-        Link { way: Way::Lent { connection, open, _held: held }, schema, types: None }
+    /// The number of servers that the process had known when the connection was made.
+    pub(super) fn epoch(&self) -> u64 {
+        match &self.way {
+            Way::Own(own) => own.connection().epoch,
+            Way::Users(_) => 0,
+        }
     }
 
     pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
@@ -156,21 +187,23 @@ impl<'a> Link<'a> {
         statement: &'static str,
         parameters: &[Parameter<'_>],
     ) -> std::result::Result<Vec<Row>, Fault> {
-        let text = text(statement, &self.schema);
-        Ok(match &self.way {
-            Way::Own { object, .. } => {
-                let client = object.as_ref().expect("a link has its connection until it is dropped");
-                let rows = match &self.types {
-                    None => client.query(&client.prepare_cached(&text).await?, parameters).await?,
-                    Some(types) => {
-                        let types = self.types_of(types, client, statement, &text).await?;
-                        client.query_typed(&text, &typed(parameters, &types)).await?
-                    }
-                };
+        Ok(match (&self.way, &self.types) {
+            (Way::Own(own), None) => {
+                let connection = own.connection();
+                let rows = own.answer(async {
+                    let prepared =
+                        connection.prepared(statement, || text(statement, &self.schema).into_owned()).await?;
+                    connection.client.query(&prepared, parameters).await
+                });
+                rows.await?.into_iter().map(Row::Own).collect()
+            }
+            (Way::Own(own), Some(types)) => {
+                let text = text(statement, &self.schema);
+                let types = self.types_of(types, own, statement, &text).await?;
+                let rows = own.answer(own.connection().client.query_typed(&text, &typed(parameters, &types))).await?;
                 rows.into_iter().map(Row::Own).collect()
             }
-            Way::Users(transaction) => transaction.query(&text, parameters).await?,
-            Way::Lent { connection, .. } => lent(connection).query(&text, parameters).await?,
+            (Way::Users(transaction), _) => transaction.query(&text(statement, &self.schema), parameters).await?,
         })
     }
 
@@ -179,28 +212,30 @@ impl<'a> Link<'a> {
         statement: &'static str,
         parameters: &[Parameter<'_>],
     ) -> std::result::Result<u64, Fault> {
-        let text = text(statement, &self.schema);
-        Ok(match &self.way {
-            Way::Own { object, .. } => {
-                let client = object.as_ref().expect("a link has its connection until it is dropped");
-                match &self.types {
-                    None => client.execute(&client.prepare_cached(&text).await?, parameters).await?,
-                    Some(types) => {
-                        let types = self.types_of(types, client, statement, &text).await?;
-                        client.execute_typed(&text, &typed(parameters, &types)).await?
-                    }
-                }
+        match (&self.way, &self.types) {
+            (Way::Own(own), None) => {
+                let connection = own.connection();
+                let changed = own.answer(async {
+                    let prepared =
+                        connection.prepared(statement, || text(statement, &self.schema).into_owned()).await?;
+                    connection.client.execute(&prepared, parameters).await
+                });
+                changed.await
             }
-            Way::Users(transaction) => transaction.execute(&text, parameters).await?,
-            Way::Lent { connection, .. } => lent(connection).execute(&text, parameters).await?,
-        })
+            (Way::Own(own), Some(types)) => {
+                let text = text(statement, &self.schema);
+                let types = self.types_of(types, own, statement, &text).await?;
+                own.answer(own.connection().client.execute_typed(&text, &typed(parameters, &types))).await
+            }
+            (Way::Users(transaction), _) => transaction.execute(&text(statement, &self.schema), parameters).await,
+        }
     }
 
     /// The types of a statement's parameters, as the server says.
     async fn types_of(
         &self,
         types: &Types,
-        client: &Object,
+        own: &Own,
         statement: &'static str,
         text: &str,
     ) -> std::result::Result<Arc<[Type]>, Fault> {
@@ -212,7 +247,7 @@ impl<'a> Link<'a> {
         if alone {
             self.batch("begin").await?;
         }
-        let prepared = client.prepare(text).await?;
+        let prepared = own.answer(own.connection().client.prepare(text)).await?;
         let found: Arc<[Type]> = prepared.params().into();
         drop(prepared);
         if alone {
@@ -226,7 +261,7 @@ impl<'a> Link<'a> {
     /// Notes that a transaction is open; says whether one was.
     fn mark_open(&self) -> bool {
         match &self.way {
-            Way::Own { open, .. } | Way::Lent { open, .. } => open.swap(true, Ordering::SeqCst),
+            Way::Own(own) => own.open.swap(true, Ordering::SeqCst),
             Way::Users(_) => true,
         }
     }
@@ -234,47 +269,35 @@ impl<'a> Link<'a> {
     /// Runs text of several statements, without parameters.
     pub(super) async fn batch(&self, statements: &str) -> std::result::Result<(), Fault> {
         match &self.way {
-            Way::Own { object, .. } => {
-                object
-                    .as_ref()
-                    .expect("a link has its connection until it is dropped")
-                    .batch_execute(statements)
-                    .await?;
-            }
+            Way::Own(own) => own.answer(own.connection().client.batch_execute(statements)).await?,
             Way::Users(transaction) => transaction.batch(statements).await?,
-            Way::Lent { connection, .. } => lent(connection).batch(statements).await?,
         }
         Ok(())
     }
 
     pub(super) async fn begin(&mut self) -> std::result::Result<(), Fault> {
-        let Some(has_settings) = self.has_settings() else { return Ok(()) };
-        self.mark_open();
-        self.batch(if has_settings { "begin" } else { BEGIN_POOLED }).await
-    }
-
-    /// Whether the connection's session has the store's settings; `None` where the user has begun a transaction already.
-    fn has_settings(&self) -> Option<bool> {
-        match &self.way {
-            Way::Own { .. } => Some(self.types.is_none()),
-            Way::Lent { .. } => Some(false),
-            Way::Users(_) => None,
+        if let Way::Own(_) = &self.way {
+            self.mark_open();
+            self.batch(if self.types.is_some() { BEGIN_POOLED } else { "begin" }).await?;
         }
+        Ok(())
     }
 
     /// Begins a transaction of which all statements see the same. Said at once, because nothing may be asked before.
     pub(super) async fn begin_snapshot(&mut self) -> std::result::Result<(), Fault> {
         const SNAPSHOT: &str = "begin isolation level repeatable read";
-        let Some(has_settings) = self.has_settings() else { return Ok(()) };
-        self.mark_open();
-        match has_settings {
-            true => self.batch(SNAPSHOT).await,
-            false => self.batch(&BEGIN_POOLED.replacen("begin", SNAPSHOT, 1)).await,
+        if let Way::Own(_) = &self.way {
+            self.mark_open();
+            match self.types.is_some() {
+                true => self.batch(&BEGIN_POOLED.replacen("begin", SNAPSHOT, 1)).await?,
+                false => self.batch(SNAPSHOT).await?,
+            }
         }
+        Ok(())
     }
 
     pub(super) async fn commit(&mut self) -> std::result::Result<(), Fault> {
-        if let Way::Own { .. } | Way::Lent { .. } = &self.way {
+        if let Way::Own(_) = &self.way {
             self.batch("commit").await?;
         }
         self.close();
@@ -283,7 +306,7 @@ impl<'a> Link<'a> {
 
     /// Undoes what was begun. A connection that cannot even do that is given up when it is dropped.
     pub(super) async fn roll_back(&mut self) {
-        if let Way::Own { .. } | Way::Lent { .. } = &self.way
+        if let Way::Own(_) = &self.way
             && self.batch("rollback").await.is_ok()
         {
             self.close();
@@ -291,14 +314,10 @@ impl<'a> Link<'a> {
     }
 
     fn close(&self) {
-        if let Way::Own { open, .. } | Way::Lent { open, .. } = &self.way {
-            open.store(false, Ordering::SeqCst);
+        if let Way::Own(own) = &self.way {
+            own.open.store(false, Ordering::SeqCst);
         }
     }
-}
-
-fn lent(connection: &Option<Box<dyn Lent>>) -> &dyn Lent {
-    connection.as_deref().expect("a link has its connection until it is dropped")
 }
 
 fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>, Type)> {
@@ -306,16 +325,73 @@ fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>
 }
 
 impl Drop for Link<'_> {
-    /// A connection whose transaction was neither committed nor rolled back never returns to the pool.
+    /// A connection never returns to the pool when its transaction was neither committed nor rolled back, when it owes an
+    /// answer, and when its server is no longer the primary.
     fn drop(&mut self) {
-        match &mut self.way {
-            Way::Own { object, open, .. } if open.load(Ordering::SeqCst) => {
-                object.take().into_iter().for_each(|object| drop(Object::take(*object)));
-            }
-            Way::Lent { connection, open, .. } if open.load(Ordering::SeqCst) => {
-                connection.take().into_iter().for_each(|connection| connection.give_up());
-            }
-            Way::Own { .. } | Way::Lent { .. } | Way::Users(_) => {}
+        if let Way::Own(own) = &mut self.way
+            && (*own.open.get_mut() || !own.connection().is_sound())
+            && let Some(object) = own.object.take()
+        {
+            drop(Object::take(*object));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::turns::Caller;
+    use super::super::{PostgresOptions, PostgresStore};
+    use super::*;
+
+    async fn store() -> PostgresStore {
+        let url = std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a database");
+        let schema = format!("link_{}", uuid::Uuid::new_v4().simple());
+        let options = PostgresOptions::new(&url).and_then(|options| options.schema(&schema)).expect("valid");
+        let mut options = options.without_notifications();
+        // As one that was taken from another: it then looks at nothing by itself, and each connection is a test's.
+        options.hosts = Some(Arc::new(Hosts::new(&options.reach)));
+        PostgresStore::with(options).await.expect("a store")
+    }
+
+    fn connections(store: &PostgresStore) -> usize {
+        store.inner.pool.status().size
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn d6_a_call_ends_and_its_connection_is_not_used_again() {
+        let store = store().await;
+        let begun = Instant::now();
+        let link = store.inner.link_for(Caller::Worker, Duration::from_secs(3)).await.expect("a connection");
+        let error = link.query("select pg_sleep(8)", &[]).await.err().expect("no answer in time");
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+        drop(link);
+        assert_eq!(connections(&store), 0, "the connection owes an answer");
+        let error = error.into_error("wait");
+        assert!(!error.outcome_is_known() && error.to_string().contains("no answer within 3s"), "{error}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn d6_a_connection_whose_call_was_given_up_is_not_used_again() {
+        let store = store().await;
+        let link = store.inner.link(Caller::Worker).await.expect("a connection");
+        let call = timeout(Duration::from_millis(50), link.query("select pg_sleep(5)", &[])).await;
+        assert!(call.is_err(), "it sleeps");
+        drop(link);
+        assert_eq!(connections(&store), 0);
+        drop(store.inner.link(Caller::Worker).await.expect("another"));
+        assert_eq!(connections(&store), 1, "one that owes nothing is kept");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn d6_a_connection_to_a_server_that_is_only_read_is_not_used_again() {
+        let store = store().await;
+        let link = store.inner.link(Caller::Worker).await.expect("a connection");
+        link.batch("set default_transaction_read_only = on").await.expect("a setting");
+        let error = link.execute("delete from windlass.event", &[]).await.expect_err("only read").into_error("write");
+        assert!(error.outcome_is_known(), "{error}");
+        drop(link);
+        assert_eq!(connections(&store), 0);
+        let link = store.inner.link(Caller::Worker).await.expect("another");
+        link.execute("delete from windlass.event", &[]).await.expect("a fresh one writes");
     }
 }

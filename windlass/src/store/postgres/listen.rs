@@ -2,19 +2,21 @@
 //! connection of its own. A hint may be lost; polling must suffice.
 //!
 //! Modes of the listener: *away* (connecting, with growing waits), *testing* (it has sent itself a notification and waits for
-//! it) and *listening*. Behind a transaction pooler its own notification never arrives: then it warns once, and leaves the
-//! rest to polling.
+//! it) and *listening*, in which it tests itself again every half minute. Silence means that the server is away. Only where
+//! two connections turn out to share server processes there is a transaction pooler, behind which no notification ever
+//! arrives: then the listener warns once, and leaves the rest to polling.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_postgres::Client;
 
-use super::Inner;
+use super::hosts::{Connected, Hosts, Unreachable};
 use super::notify::notify;
-use super::tls::Tls;
+use super::{Inner, pooler};
 use crate::job::{JobId, QueueName};
 use crate::store::answer::Wake;
 
@@ -22,6 +24,10 @@ use crate::store::answer::Wake;
 const CHANNEL_BYTES_MAX: usize = 60;
 /// How long the listener waits for its own notification.
 const TEST_WAIT: Duration = Duration::from_secs(3);
+/// How often a listener tests itself: a server that hangs is silent, as is one to which nobody says anything.
+const TEST_EVERY: Duration = Duration::from_secs(30);
+/// How often a listener looks whether the store has gone, or a test is due.
+const TICK: Duration = Duration::from_secs(1);
 /// How long the listener waits before it connects again, at first and at most.
 const AWAY_MIN: Duration = Duration::from_millis(100);
 const AWAY_MAX: Duration = Duration::from_secs(5);
@@ -29,8 +35,7 @@ const AWAY_MAX: Duration = Duration::from_secs(5);
 /// How the two connections are made.
 #[derive(Clone)]
 pub(super) struct ListenerConfig {
-    pub(super) driver: Config,
-    pub(super) tls: Option<Tls>,
+    pub(super) hosts: Arc<Hosts>,
     pub(super) channel: String,
     /// Marks the notifications of this process, which has passed their hints on already.
     pub(super) sender: String,
@@ -53,38 +58,14 @@ pub(super) fn hint(text: &str) -> Option<Wake> {
 }
 
 /// How many notifications wait to be passed on; of more the oldest are lost, as hints may be. Each has at most 8,000 bytes.
-const NOTIFICATIONS_KEPT: usize = 1024;
+pub(super) const NOTIFICATIONS_KEPT: usize = 1024;
 
 pub(super) type Notifications = broadcast::Receiver<String>;
 
-/// A connection, the notifications it receives, and the task that drives it.
-pub(super) async fn open(
-    config: &ListenerConfig,
-) -> Result<(Client, Notifications, JoinHandle<()>), tokio_postgres::Error> {
-    let (tell, heard) = broadcast::channel(NOTIFICATIONS_KEPT);
-    match &config.tls {
-        None => {
-            let (client, connection) = config.driver.connect(NoTls).await?;
-            Ok((client, heard, tokio::spawn(drive(connection, tell))))
-        }
-        Some(tls) => {
-            let (client, connection) = config.driver.connect(tls.clone()).await?;
-            Ok((client, heard, tokio::spawn(drive(connection, tell))))
-        }
-    }
-}
-
-async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, tell: broadcast::Sender<String>)
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
-    while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-        if let AsyncMessage::Notification(heard) = message {
-            // The store has gone when nothing receives it.
-            let _ = tell.send(heard.payload().to_owned());
-        }
-    }
+/// A connection to the primary, the notifications it receives, and the task that drives it.
+pub(super) async fn open(config: &ListenerConfig) -> Result<(Client, Notifications, JoinHandle<()>), Unreachable> {
+    let Connected { client, notifications, task, .. } = config.hosts.connect().await?;
+    Ok((client, notifications, task))
 }
 
 /// Listens until the store is dropped, and passes on the hints of other processes.
@@ -108,14 +89,14 @@ pub(super) async fn listen(config: ListenerConfig, store: Weak<Inner>) {
 }
 
 enum Ended {
-    /// Its own notification never arrived.
+    /// A transaction pooler is between.
     Pooled,
     /// The connection broke, or could not be made.
     Cut,
 }
 
 /// Whether a notification arrives that the listener sends to itself.
-pub(super) async fn notifications_arrive(config: &ListenerConfig) -> Result<bool, tokio_postgres::Error> {
+pub(super) async fn notifications_arrive(config: &ListenerConfig) -> Result<bool, Unreachable> {
     let (client, mut heard, task) = open(config).await?;
     let answer = test(config, &client, &mut heard).await;
     task.abort();
@@ -135,45 +116,63 @@ async fn test(
     client: &Client,
     heard: &mut Notifications,
 ) -> Result<Tested, tokio_postgres::Error> {
-    client.batch_execute(&format!("listen {}", config.channel)).await?;
-    notify(client, &config.channel, &config.sender).await?;
     let own_notification = async {
+        client.batch_execute(&format!("listen {}", config.channel)).await?;
+        notify(client, &config.channel, &config.sender).await?;
         loop {
             match heard.recv().await {
-                Ok(text) if text == config.sender => return Tested::Heard,
+                Ok(text) if text == config.sender => return Ok(Tested::Heard),
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return Tested::Cut,
+                Err(RecvError::Closed) => return Ok(Tested::Cut),
             }
         }
     };
-    Ok(tokio::time::timeout(TEST_WAIT, own_notification).await.unwrap_or(Tested::Silent))
+    timeout(TEST_WAIT, own_notification).await.unwrap_or(Ok(Tested::Silent))
 }
 
 async fn listen_until_cut(config: &ListenerConfig, store: &Weak<Inner>, away: &mut Duration) -> Ended {
     let Ok((client, mut heard, task)) = open(config).await else { return Ended::Cut };
-    match test(config, &client, &mut heard).await {
-        Ok(Tested::Heard) => {}
-        Ok(Tested::Cut) | Err(_) => return Ended::Cut,
-        Ok(Tested::Silent) => return Ended::Pooled,
-    }
-    *away = AWAY_MIN;
-    loop {
-        let text = match tokio::time::timeout(Duration::from_secs(1), heard.recv()).await {
-            Ok(Ok(text)) => text,
+    let ended = match test(config, &client, &mut heard).await {
+        Ok(Tested::Heard) => {
+            *away = AWAY_MIN;
+            pass_on_until_cut(config, store, &client, &mut heard).await;
+            Ended::Cut
+        }
+        Ok(Tested::Silent) if pooler::is_between(config).await.unwrap_or(false) => Ended::Pooled,
+        Ok(_) | Err(_) => Ended::Cut,
+    };
+    task.abort();
+    ended
+}
+
+/// Passes on hints until the connection breaks or falls silent, or the store has gone.
+async fn pass_on_until_cut(config: &ListenerConfig, store: &Weak<Inner>, client: &Client, heard: &mut Notifications) {
+    let mut test_at = Instant::now() + TEST_EVERY;
+    let mut asked = false;
+    while store.strong_count() > 0 {
+        match timeout_at(test_at.min(Instant::now() + TICK), heard.recv()).await {
+            Ok(Err(RecvError::Closed)) => return,
             Ok(Err(RecvError::Lagged(lost))) => {
                 tracing::debug!(lost, "more notifications came than could be passed on; jobs are found by polling");
-                continue;
             }
-            Ok(Err(RecvError::Closed)) => return Ended::Cut,
-            // Only to notice that the store has gone.
-            Err(_) if store.strong_count() == 0 => {
-                task.abort();
-                return Ended::Cut;
+            Ok(Ok(text)) => {
+                let Some(store) = store.upgrade() else { return };
+                if text == config.sender {
+                    (test_at, asked) = (Instant::now() + TEST_EVERY, false);
+                }
+                pass_on(&store, &config.sender, &text);
             }
-            Err(_) => continue,
-        };
-        let Some(store) = store.upgrade() else { return Ended::Cut };
-        pass_on(&store, &config.sender, &text);
+            Err(_) if Instant::now() < test_at => {}
+            // Its own notification has not come in time.
+            Err(_) if asked => return,
+            Err(_) => {
+                let said = timeout(TEST_WAIT, notify(client, &config.channel, &config.sender)).await;
+                if !matches!(said, Ok(Ok(()))) {
+                    return;
+                }
+                (test_at, asked) = (Instant::now() + TEST_WAIT, true);
+            }
+        }
     }
 }
 

@@ -12,9 +12,11 @@ mod claim;
 mod claim_cursor;
 mod config;
 mod driver_row;
+mod durability;
 mod events;
 mod fault;
 mod flush;
+mod hosts;
 mod ids;
 pub mod in_tx;
 mod insert;
@@ -24,14 +26,16 @@ mod insert_keyed;
 mod job_rows;
 mod lanes;
 mod lease;
-mod lent;
 mod link;
 mod listen;
 mod migrate;
 mod notify;
 mod operate;
+mod pool;
 mod pooler;
+mod pulse;
 mod read;
+mod ready;
 mod records;
 mod schedules;
 mod settle;
@@ -42,11 +46,13 @@ mod tls;
 mod tokens;
 mod transaction;
 mod turns;
+mod unheard;
 mod upkeep;
 mod upkeep_progress;
 mod working;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -55,12 +61,12 @@ use tokio::sync::broadcast;
 use self::claim_cursor::ClaimCursors;
 pub use self::config::{PostgresOptions, SCHEMA_DEFAULT};
 use self::fault::Fault;
+use self::hosts::Hosts;
 use self::ids::IdKey;
 use self::lanes::Lanes;
-use self::lent::LentPool;
-pub use self::lent::PostgresPool;
 use self::link::Link;
 pub use self::migrate::SCHEMA_VERSION;
+use self::pool::Pool;
 use self::turns::{Caller, Turns};
 use self::upkeep_progress::UpkeepProgress;
 use super::answer::Wake;
@@ -78,14 +84,9 @@ pub struct PostgresStore {
     options: PostgresOptions,
 }
 
-/// Where the store's connections come from.
-enum Connections {
-    Own(deadpool_postgres::Pool),
-    Lent(LentPool),
-}
-
 struct Inner {
-    pool: Connections,
+    pool: Pool,
+    hosts: Arc<Hosts>,
     /// Which callers may hold how many connections of the pool.
     turns: Turns,
     schema: Arc<str>,
@@ -94,11 +95,15 @@ struct Inner {
     /// The advisory lock by which transactions of the slow path take turns in this schema.
     slow_path_lock: i64,
     clock: Option<Arc<dyn Clock>>,
+    /// The newest server whose data this process remembers something of.
+    epoch: AtomicU64,
     /// Read once the schema is there.
     ids: OnceLock<IdKey>,
     lanes: Lanes,
     cursors: ClaimCursors,
     progress: UpkeepProgress,
+    probe: ready::WriteProbe,
+    unheard: unheard::UnheardClaims,
     wakes: broadcast::Sender<Wake>,
     /// Sends hints to other processes, unless the options say that none are sent.
     notifier: Option<notify::Notifier>,
@@ -112,13 +117,14 @@ impl PostgresStore {
 
     /// Opens a store as the options say.
     pub async fn with(mut options: PostgresOptions) -> Result<Self> {
-        let listener = listener_config(&options);
+        // A store that was taken from another leaves it to that to say what is wrong with the server.
+        let is_first = options.hosts.is_none();
+        let hosts = options.hosts.get_or_insert_with(|| Arc::new(Hosts::new(&options.reach)));
+        let hosts = Arc::clone(hosts);
+        let listener = listener_config(&options, &hosts);
         let pooled = look_for_pooler(&options, &listener).await?;
         options.pooled = Some(pooled);
-        let pool = match options.lent.clone() {
-            Some(lent) => Connections::Lent(lent),
-            None => Connections::Own(link::pool(&options)?),
-        };
+        let pool = pool::pool(&options, &hosts)?;
         let schema: Arc<str> = Arc::from(options.schema.as_str());
         let slow_path_lock = lock_number(&schema);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
@@ -129,30 +135,38 @@ impl PostgresStore {
         let turns = Turns::new(options.connections, options.wait);
         let inner = Arc::new(Inner {
             pool,
+            hosts,
             turns,
             schema,
             types,
             slow_path_lock,
             clock,
+            epoch: AtomicU64::new(0),
             ids: OnceLock::new(),
             lanes: Lanes::default(),
             cursors: ClaimCursors::default(),
             progress: UpkeepProgress::default(),
+            probe: ready::WriteProbe::default(),
+            unheard: unheard::UnheardClaims::default(),
             wakes,
             notifier,
         });
         let opened = async {
-            let mut link = inner.link(Caller::Worker).await?;
+            let mut link = inner.any_link(Caller::Worker, link::MIGRATION_MAX).await?;
             match options.migrate {
                 // Migrations have a lock of their own.
                 true => migrate::migrate(&mut link, &inner.schema, !slow_path_lock, options.under_workers).await?,
                 false => migrate::check(&link, &inner.schema).await?,
             }
             let _ = inner.ids.set(IdKey::read(&link).await?);
+            inner.epoch.store(link.epoch(), Ordering::SeqCst);
             Ok::<(), Fault>(())
         };
         opened.await.map_err(|fault| fault.into_error("open the store"))?;
         let coalescer = insert_coalescer::InsertCoalescer::start(Arc::clone(&inner));
+        if is_first {
+            tokio::spawn(durability::watch(Arc::downgrade(&inner)));
+        }
         if options.listen {
             tokio::spawn(notify::run(listener.clone(), task));
             if !pooled {
@@ -189,7 +203,7 @@ impl PostgresStore {
         if self.options.pooled == Some(true) {
             return Ok(false);
         }
-        let heard = listen::notifications_arrive(&listener_config(&self.options)).await;
+        let heard = listen::notifications_arrive(&listener_config(&self.options, &self.inner.hosts)).await;
         heard.map_err(|error| Fault::from(error).into_error("listen for notifications"))
     }
 
@@ -207,8 +221,7 @@ async fn look_for_pooler(options: &PostgresOptions, listener: &listen::ListenerC
         Some(pooled) => return Ok(pooled),
         None => pooler::is_between(listener).await,
     };
-    let failed = |error| Fault::Pool(deadpool_postgres::PoolError::Backend(error)).into_error("open the store");
-    let pooled = pooled.map_err(failed)?;
+    let pooled = pooled.map_err(|error| Fault::from(error).into_error("open the store"))?;
     if pooled {
         tracing::warn!(
             "connections go through a transaction pooler: notifications do not arrive there, so jobs are found by \
@@ -218,10 +231,9 @@ async fn look_for_pooler(options: &PostgresOptions, listener: &listen::ListenerC
     Ok(pooled)
 }
 
-fn listener_config(options: &PostgresOptions) -> listen::ListenerConfig {
+fn listener_config(options: &PostgresOptions, hosts: &Arc<Hosts>) -> listen::ListenerConfig {
     listen::ListenerConfig {
-        driver: options.config.clone(),
-        tls: options.tls.clone(),
+        hosts: Arc::clone(hosts),
         channel: listen::channel(&options.schema),
         sender: uuid::Uuid::new_v4().simple().to_string(),
     }
@@ -235,18 +247,40 @@ fn lock_number(schema: &str) -> i64 {
 }
 
 impl Inner {
-    /// A connection for this caller, in its turn.
+    /// A connection for this caller, in its turn, for a call of the hot path.
     async fn link(&self, caller: Caller) -> Result<Link<'static>, Fault> {
-        let schema = Arc::clone(&self.schema);
+        self.link_for(caller, link::HOT_MAX).await
+    }
+
+    /// A connection for a call that may take so long in all.
+    async fn link_for(&self, caller: Caller, limit: Duration) -> Result<Link<'static>, Fault> {
+        let link = self.any_link(caller, limit).await?;
+        if link.epoch() > self.epoch.load(Ordering::SeqCst) {
+            self.forget(&link).await?;
+        }
+        Ok(link)
+    }
+
+    async fn any_link(&self, caller: Caller, limit: Duration) -> Result<Link<'static>, Fault> {
         let held = self.turns.take(caller).await?;
-        Ok(match &self.pool {
-            Connections::Own(pool) => Link::own(pool.get().await?, held, schema, self.types.clone()),
-            Connections::Lent(lent) => Link::lent(lent.0.lend().await?, held, schema),
-        })
+        link::own(&self.pool, &self.hosts, &self.schema, &self.types, held, limit).await
+    }
+
+    /// Drops what was remembered of another server's data, before any statement runs on this one.
+    async fn forget(&self, link: &Link<'_>) -> Result<(), Fault> {
+        if !self.has_key(&IdKey::read(link).await?) {
+            let problem = "the store behind this URL is another one now: start this program again";
+            return Err(Error::store("use another server", problem).into());
+        }
+        self.lanes.forget();
+        self.cursors.forget();
+        self.progress.forget();
+        self.epoch.fetch_max(link.epoch(), Ordering::SeqCst);
+        Ok(())
     }
 
     async fn transaction(self: &Arc<Self>, caller: Caller) -> Result<transaction::Transaction<'static>, Fault> {
-        transaction::Transaction::begin(self.link(caller).await?, Arc::clone(self)).await
+        transaction::Transaction::begin(self.link_for(caller, link::SLOW_MAX).await?, Arc::clone(self)).await
     }
 
     /// The time of a clock that was put in place of the database's.

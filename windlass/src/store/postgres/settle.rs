@@ -206,6 +206,10 @@ impl Transaction<'_> {
         // All at once: the rules would ask for one after the other.
         self.load(&mut working, Missing::Jobs(jobs.clone())).await?;
         self.load(&mut working, Missing::Dependents(jobs)).await?;
+        if working.set.has_lapsed_lease() {
+            let fence = self.read_fence().await?;
+            working.set.hold_leases(fence);
+        }
         let mut answers = Vec::with_capacity(settlements.len());
         for settlement in settlements {
             answers.push(self.run(&mut working, |set| rules::settle(set, settlement)).await?);

@@ -1,10 +1,9 @@
-//! sqlx's transactions and pools (features `sqlx-0_8` and `sqlx-0_9`), of PostgreSQL:
+//! sqlx's transactions (features `sqlx-0_8` and `sqlx-0_9`), of PostgreSQL:
 //! `client.enqueue(job).in_tx(&mut tx).await` and `cx.complete_in_tx(&mut tx, &result).await`.
 //!
 //! Both drivers use the server's binary format. So the store's own driver writes the parameters and reads the rows, the
 //! statements stay the same, and sqlx only carries the bytes on its connection.
 
-use std::ops::DerefMut;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +14,6 @@ use tokio_postgres::types::{IsNull, Type};
 use super::driver_row::{Received, Row};
 use super::fault::Fault;
 use super::in_tx::{Awaited, enqueue_on, settle_on};
-use super::lent::{Lender, Lent, LentPool, PostgresPool, private};
 use super::link::{Parameter, UsersTransaction};
 use crate::error::Result;
 use crate::job::Settlement;
@@ -44,8 +42,7 @@ macro_rules! adapter {
     ($sqlx:ident, $text:expr) => {
         use $sqlx::encode::IsNull as Null;
         use $sqlx::error::BoxDynError;
-        use $sqlx::pool::PoolConnection;
-        use $sqlx::postgres::{PgArgumentBuffer, PgConnection, PgPool, PgRow, PgTypeInfo, PgValueRef};
+        use $sqlx::postgres::{PgArgumentBuffer, PgConnection, PgRow, PgTypeInfo, PgValueRef};
         use $sqlx::{Column, Either, Encode, Executor, Postgres, Row as _, Statement, Transaction, TypeInfo, ValueRef};
 
         use super::*;
@@ -102,10 +99,9 @@ macro_rules! adapter {
             rows.iter().map(row).collect()
         }
 
-        /// A connection of the user's: in a transaction, or lent by a pool.
-        struct Users<C>(Mutex<C>);
+        struct Users<'t>(Mutex<&'t mut PgConnection>);
 
-        impl<C: DerefMut<Target = PgConnection> + Send> Users<C> {
+        impl Users<'_> {
             /// The parameters of a statement, of the types that the server wants.
             async fn encode(&self, text: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Encoded>, Fault> {
                 let mut connection = self.0.lock().await;
@@ -117,7 +113,7 @@ macro_rules! adapter {
         }
 
         #[async_trait]
-        impl<C: DerefMut<Target = PgConnection> + Send> UsersTransaction for Users<C> {
+        impl UsersTransaction for Users<'_> {
             async fn query(&self, text: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
                 let encoded = self.encode(text, parameters).await?;
                 let query = encoded.into_iter().fold($sqlx::query($text(text)), |query, one| query.bind(one));
@@ -131,31 +127,10 @@ macro_rules! adapter {
             }
 
             async fn batch(&self, statements: &str) -> Result<(), Fault> {
-                // Text alone, without parameters, goes as it is, so it may be several statements.
-                let mut connection = self.0.lock().await;
-                (&mut **connection).execute($text(statements)).await.map_err(fault)?;
+                // What is run so in a user's transaction is one statement each, about savepoints.
+                let query = $sqlx::query($text(statements)).persistent(false);
+                query.execute(&mut **self.0.lock().await).await.map_err(fault)?;
                 Ok(())
-            }
-        }
-
-        impl Lent for Users<PoolConnection<Postgres>> {
-            fn give_up(self: Box<Self>) {
-                drop(self.0.into_inner().detach());
-            }
-        }
-
-        #[async_trait]
-        impl Lender for PgPool {
-            async fn lend(&self) -> Result<Box<dyn Lent>, Fault> {
-                Ok(Box::new(Users(Mutex::new(self.acquire().await.map_err(fault)?))))
-            }
-        }
-
-        impl private::Sealed for PgPool {}
-
-        impl PostgresPool for PgPool {
-            fn lent(self) -> LentPool {
-                LentPool(Arc::new(self))
             }
         }
 

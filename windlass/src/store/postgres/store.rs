@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use super::PostgresStore;
 use super::fault::retrying;
 use super::turns::Caller;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -39,6 +39,7 @@ impl Store for PostgresStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
+        self.inner.give_back_unheard().await;
         retrying("claim jobs", || self.inner.claim(request)).await.map(Claims::from)
     }
 
@@ -163,11 +164,7 @@ impl Store for PostgresStore {
 
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
         // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
-        if !self.options.has_url {
-            return Ok(None);
-        }
-        let mut options = self.options.clone().connections(2).without_migrations().without_notifications();
-        options.lent = None;
+        let options = self.options.clone().connections(2).without_migrations().without_notifications();
         Ok(Some(Arc::new(PostgresStore::with(options).await?)))
     }
 
@@ -176,21 +173,15 @@ impl Store for PostgresStore {
     }
 
     async fn ready(&self) -> Result<()> {
-        let attempted = "see whether the store can be written to";
-        let is_writable = retrying(attempted, || async {
-            let link = self.inner.link(Caller::Worker).await?;
-            let rows = link.query(include_str!("sql/is_writable.sql"), &[]).await?;
-            Ok(rows[0].get("is_writable"))
-        });
-        if is_writable.await? {
-            return Ok(());
-        }
-        Err(Error::StoreUnavailable {
-            attempted: attempted.to_owned(),
-            problem: "the server is a standby, or told to be only read".to_owned(),
-            known: true,
-            source: None,
-        })
+        self.inner.ready().await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        retrying("look at the server's settings", || self.inner.durability()).await
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.inner.hosts.describe())
     }
 
     async fn check(&self) -> Result<Vec<String>> {

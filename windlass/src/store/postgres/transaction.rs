@@ -27,6 +27,8 @@ pub(super) struct Transaction<'a> {
     pub(super) link: Link<'a>,
     pub(super) store: Arc<Inner>,
     pub(super) now: Timestamp,
+    /// The moment that leases are compared with, once it was [looked up](Self::read_fence).
+    pub(super) fence: Timestamp,
     /// Lanes made by this transaction, which no other may use before it commits.
     lanes: HashMap<(QueueName, JobType), Lane>,
     /// Hints to send after the commit.
@@ -40,7 +42,7 @@ impl<'a> Transaction<'a> {
         let time = store.given_time();
         let rows = link.query(include_str!("sql/lock_slow_path.sql"), &[&time, &store.slow_path_lock]).await?;
         let now = job_rows::time(rows[0].get("now"));
-        Ok(Transaction { link, store, now, lanes: HashMap::new(), hints: Vec::new() })
+        Ok(Transaction { link, store, now, fence: now, lanes: HashMap::new(), hints: Vec::new() })
     }
 
     /// Commits what succeeded and sends its hints, or undoes what failed.
@@ -70,7 +72,9 @@ impl<'a> Transaction<'a> {
 
     /// Nothing is loaded yet.
     pub(super) fn working(&self) -> Working {
-        Working::new(self.now)
+        let mut working = Working::new(self.now);
+        working.set.hold_leases(self.fence);
+        working
     }
 
     /// Runs a rule on what is loaded, and loads what it lacks. A refusal has changed nothing, so others may follow; what

@@ -8,8 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{PoolError, TimeoutType};
+use deadpool::managed::TimeoutType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::pool::PoolError;
 
 /// With fewer connections than this, none is kept for heartbeats alone.
 const HEARTBEATS_FROM: usize = 4;

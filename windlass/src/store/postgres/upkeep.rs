@@ -35,6 +35,7 @@ impl Inner {
         let from = self.progress.begin(self.moment());
         // Standard lifetimes would else end up to ten seconds late, and a test's clock tells them apart.
         let by_lane = self.clock.is_some() || self.progress.looks_by_lane();
+        self.beat().await?;
         let begun = Instant::now();
         let (is_due, mut until) = self.has_upkeep(request, &from, by_lane).await?;
         let cost = begun.elapsed();
@@ -100,6 +101,8 @@ impl Transaction<'_> {
         by_lane: bool,
     ) -> Result<UpkeepReport, Fault> {
         let limit = request.limit.max(1);
+        // What is held back by the fence is left for later.
+        until.leases = until.leases.min(self.read_fence().await?.as_micros());
         let lifetimes = self.end_due(Due::Lifetimes { by_lane }, limit, from.leases).await?;
         let expired = self.end_due(Due::Leases, limit, from.leases).await?;
         if expired >= limit || lifetimes >= limit {
@@ -156,14 +159,14 @@ impl Transaction<'_> {
         most: usize,
         leases_from: i64,
     ) -> Result<Vec<JobId>, Fault> {
-        let (now, most) = (self.now.as_micros(), many(most));
+        let (now, fence, most) = (self.now.as_micros(), self.fence.as_micros(), many(most));
         let rows = match due {
             Due::Lifetimes { by_lane } => {
                 let parameters: [Parameter<'_>; 4] = [&now, &most, &leases_from, &by_lane];
                 self.link.query(include_str!("sql/list_due_lifetimes.sql"), &parameters).await?
             }
             Due::Leases => {
-                let parameters: [Parameter<'_>; 3] = [&now, &most, &leases_from];
+                let parameters: [Parameter<'_>; 3] = [&fence, &most, &leases_from];
                 self.link.query(include_str!("sql/list_expired_leases.sql"), &parameters).await?
             }
         };

@@ -59,6 +59,13 @@ impl DueFrom {
 }
 
 impl UpkeepProgress {
+    /// Forgets how far upkeep came.
+    pub(super) fn forget(&self) {
+        *locked(&self.due) = Cursor::default();
+        *locked(&self.events) = Cursor::default();
+        *locked(&self.looked_by_lane) = None;
+    }
+
     /// Where to begin to look for what is due.
     pub(super) fn begin(&self, now: Moment) -> DueFrom {
         let [completed, failed, dead_letter, cancelled, leases] = locked(&self.due).begin(now, FULL_SCAN_EVERY_MAX);

@@ -12,10 +12,10 @@ use crate::workflow::{Origin, Submission, webhook_of};
 
 /// S10, S11, S14 and T1b: takes back a lease that was not settled in time; `None` if it holds or is gone.
 pub fn expire(set: &mut WorkingSet, id: JobId, random: Random<'_>) -> Result<Option<State>, Stop> {
-    let now = set.now;
     let Some(entry) = set.find(id)? else { return Ok(None) };
+    let fence = set.fence_of(&entry.job);
     let expires_at = entry.job.lease.as_ref().map(|lease| lease.expires_at);
-    if entry.job.state != State::Running || expires_at.is_none_or(|expires_at| expires_at > now) {
+    if entry.job.state != State::Running || expires_at.is_none_or(|expires_at| expires_at > fence) {
         return Ok(None);
     }
     let (verdict, outcome) = Verdict::of_expiry(&entry.job, random);

@@ -7,6 +7,7 @@ use super::ends::{end, needed_by};
 use super::priority::{Heirs, heirs, pass_on};
 use super::requeue::requeue;
 use super::set::WorkingSet;
+use crate::clock::Absence;
 use crate::error::Error;
 use crate::job::{CancelAsked, CancelVerdict, JobId, Outcome, QueueName, Verdict};
 use crate::store::answer::{ActRecord, Wake, describe};
@@ -58,6 +59,14 @@ pub fn act_of(operation: &Operation, changed: u64, now: Timestamp) -> Option<Act
     let why = Some(operation.why.clone()).filter(|why| !why.is_empty());
     let (by, act) = (operation.by.clone(), operation.act.name().to_owned());
     Some(ActRecord { at: now, by, act, target, changed, why })
+}
+
+/// What is recorded of an absence of the store (D6b), for operators who wonder why leases held for longer.
+pub fn absence(absence: &Absence) -> ActRecord {
+    let Absence { from, back_at, grace_until } = absence;
+    let (act, target) = ("absence".to_owned(), format!("the store, away from {from}"));
+    let why = Some(format!("leases that ran out meanwhile hold until {grace_until}"));
+    ActRecord { at: *back_at, by: None, act, target, changed: 1, why }
 }
 
 /// What is recorded of a queue that was paused or resumed, and the hint to send with a resume (O3).

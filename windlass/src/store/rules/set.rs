@@ -85,6 +85,8 @@ type ScopedKey = (String, String);
 #[derive(Debug)]
 pub struct WorkingSet {
     pub(super) now: Timestamp,
+    /// The moment that leases are compared with.
+    fence: Timestamp,
     /// By id; `None` for jobs that do not exist.
     entries: HashMap<JobId, Option<Entry>>,
     edges: Edges,
@@ -109,6 +111,7 @@ impl WorkingSet {
     pub fn new(now: Timestamp) -> Self {
         WorkingSet {
             now,
+            fence: now,
             entries: HashMap::new(),
             edges: Edges::default(),
             knows_dependents: HashSet::new(),
@@ -122,6 +125,22 @@ impl WorkingSet {
             edges_before: HashMap::new(),
             changes: Changes::default(),
         }
+    }
+
+    /// Compares leases with this moment in place of `now`: that of [`Clock::fence`](crate::clock::Clock::fence).
+    pub fn hold_leases(&mut self, fence: Timestamp) {
+        self.fence = fence.min(self.now);
+    }
+
+    /// Whether a lease in the set has run out, so that it matters what leases are compared with.
+    pub fn has_lapsed_lease(&self) -> bool {
+        let leases = self.entries.values().flatten().filter_map(|entry| entry.job.lease.as_ref());
+        leases.into_iter().any(|lease| lease.expires_at <= self.now)
+    }
+
+    /// The moment that the lease of a job is compared with. A lifetime that is over ends it whatever the store was doing.
+    pub(super) fn fence_of(&self, job: &JobRecord) -> Timestamp {
+        if job.deadline.is_some_and(|deadline| deadline <= self.now) { self.now } else { self.fence }
     }
 
     // What a store loads. What a rule has changed is not overwritten.

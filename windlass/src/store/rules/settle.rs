@@ -50,7 +50,8 @@ pub fn settle(set: &mut WorkingSet, settlement: &Settlement) -> Result<Settled, 
 pub fn fence(set: &WorkingSet, key: LeaseKey) -> Result<Result<(), Stale>, Stop> {
     let Some(entry) = set.find(key.job)? else { return Ok(Err(Stale::NotRunning)) };
     let expires_at = entry.job.lease.as_ref().map(|lease| lease.expires_at);
-    Ok(Stale::check(entry.job.state == State::Running, expires_at, set.now, entry.token == Some(key.token)))
+    let fence = set.fence_of(&entry.job);
+    Ok(Stale::check(entry.job.state == State::Running, expires_at, fence, entry.token == Some(key.token)))
 }
 
 /// Refuses children that cannot be stored, and looks at everything that [`spawn_children`] needs.

@@ -38,10 +38,13 @@ impl Transaction<'_> {
             return Ok(Err(Stale::NotRunning));
         }
         let expires_at = time(row.get("expires_at")?);
-        if let Err(stale) = Stale::check(true, Some(expires_at), self.now, matches) {
+        let deadline = row.get::<_, Option<i64>>("deadline")?.map(time);
+        // A lifetime that is over ends a lease whatever the store was doing.
+        let lapsed = expires_at <= self.now && deadline.is_none_or(|deadline| deadline > self.now);
+        let fence = if lapsed { self.fence_time()? } else { self.now };
+        if let Err(stale) = Stale::check(true, Some(expires_at), fence, matches) {
             return Ok(Err(stale));
         }
-        let deadline = row.get::<_, Option<i64>>("deadline")?.map(time);
         let started_at: i64 = row.get("started_at")?;
         let limit = Timeouts::read_lease_max(row.get("lease_max")?).map(|max| time(started_at).plus(max));
         let (version, flags) = (row.get("version")?, row.get("flags")?);

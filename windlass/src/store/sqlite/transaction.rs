@@ -13,9 +13,10 @@ use super::fault::{Answer, Fault};
 use super::hot_statements::HOT_STATEMENTS;
 use super::ids::IdKey;
 use super::insert_batch::PlainJob;
-use crate::clock::Clock;
+use crate::clock::{BEAT_EVERY, Clock, LAPSING, Pulse};
 use crate::job::{JobId, JobOptions, JobSpec, JobType, QueueName, State};
 use crate::store::answer::Wake;
+use crate::store::rules;
 use crate::time::Timestamp;
 
 /// A queue and a type.
@@ -53,6 +54,8 @@ struct Numbers {
 pub(super) struct Transaction<'c> {
     pub(super) conn: &'c Connection,
     pub(super) now: Timestamp,
+    /// Whether a gap without upkeep counts as an absence of the store.
+    minds_absences: bool,
     names: &'c mut Names,
     key: IdKey,
     numbers: Numbers,
@@ -81,6 +84,7 @@ impl<'c> Transaction<'c> {
         let mut tx = Transaction {
             conn,
             now: Timestamp::EPOCH,
+            minds_absences: false,
             names,
             key,
             numbers,
@@ -104,6 +108,46 @@ impl<'c> Transaction<'c> {
             // The clock was set back, or was ahead in another process: time goes on from there.
             clock.not_before(latest);
         }
+        self.minds_absences = clock.pulse().is_some();
+    }
+
+    /// The moment that leases are compared with.
+    pub(super) fn fence_time(&self) -> Answer<Timestamp> {
+        if !self.minds_absences {
+            return Ok(self.now);
+        }
+        Ok(self.pulse()?.fence(self.now))
+    }
+
+    fn pulse(&self) -> Answer<Pulse> {
+        let mut statement = self.statement(include_str!("sql/get_pulse.sql"))?;
+        let pulse = statement.query_row([], |row| {
+            let [at, away_from, grace_until] = [row.get(0)?, row.get(1)?, row.get(2)?].map(Timestamp::from_micros);
+            Ok(Pulse { at, away_from, grace_until })
+        });
+        Ok(pulse?)
+    }
+
+    /// Beats, while jobs run: otherwise nobody is harmed by an absence, and the disk is left alone.
+    pub(super) fn beat(&mut self) -> Answer<()> {
+        if !self.minds_absences {
+            return Ok(());
+        }
+        let before = self.pulse()?;
+        let running: bool = self.statement(include_str!("sql/has_leases.sql"))?.query_row([], |row| row.get(0))?;
+        if !running || self.now.since(before.at) < BEAT_EVERY {
+            return Ok(());
+        }
+        let mut statement = self.statement(include_str!("sql/get_latest_end.sql"))?;
+        let latest: Option<i64> = statement.query_row([self.now.plus(LAPSING).as_micros()], |row| row.get(0))?;
+        let (after, absence) = before.beat(self.now, latest.map(Timestamp::from_micros));
+        let fields = [after.at, after.away_from, after.grace_until].map(Timestamp::as_micros);
+        self.statement(include_str!("sql/put_pulse.sql"))?.execute(fields)?;
+        if let Some(absence) = absence {
+            absence.log();
+            self.record_act(&rules::absence(&absence))?;
+        }
+        Ok(())
     }
 
     /// Writes the numbers; the commit must follow. Gives the hints to send after it.

@@ -20,6 +20,7 @@ const GIVE_PAGES_BACK: &str = "pragma incremental_vacuum(256)";
 impl Transaction<'_> {
     pub(super) fn upkeep(&mut self, request: &Upkeep) -> Answer<UpkeepReport> {
         let limit = request.limit.max(1);
+        self.beat()?;
         let (lifetimes, more_lifetimes) = self.end_lifetimes(limit)?;
         let expired = self.take_back_leases(limit)?;
         let fired = self.fire_schedules(limit)?;
@@ -96,7 +97,7 @@ impl Transaction<'_> {
     /// S10, S11 and S14: leases that were not settled in time.
     fn take_back_leases(&mut self, limit: usize) -> Answer<usize> {
         let mut statement = self.statement(include_str!("sql/list_expired_leases.sql"))?;
-        let from = [self.now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
+        let from = [self.fence_time()?.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
         let expired: Vec<i64> = statement.query_map(from, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         let mut count = 0;
         for seq in expired {

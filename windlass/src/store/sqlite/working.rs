@@ -44,6 +44,7 @@ impl Transaction<'_> {
         rule: impl FnMut(&mut WorkingSet) -> Result<T, Stop>,
     ) -> Answer<T> {
         let mut loaded = Loaded { set: WorkingSet::new(self.now), rows: HashMap::new(), ids: HashMap::new() };
+        loaded.set.hold_leases(self.fence_time()?);
         job.into_iter().for_each(|row| loaded.put(row));
         let mut run = Run::new(rule);
         loop {

@@ -6,9 +6,10 @@ create table windlass.queue (
     name text not null unique,
     paused boolean not null default false
 );
--- A lane is a queue and a type: claims look only into the lanes they want.
+-- A lane is a queue and a type: claims look only into the lanes they want. Programs remember its number, which is drawn at
+-- random: after a failover that lost a lane, the number never comes to stand for another.
 create table windlass.lane (
-    lane int generated always as identity primary key,
+    lane int primary key default (1 + floor(random() * 2147483646))::int,
     queue int not null references windlass.queue,
     job_type text not null,
     unique (queue, job_type)

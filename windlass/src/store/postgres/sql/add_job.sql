@@ -1,4 +1,5 @@
--- Puts the wide rows of new jobs. $1 the rows as JSON, without the payloads; $2 the payloads, in the same order.
+-- Puts the wide rows of new jobs whose lanes exist. $1 the rows as JSON, without the payloads; $2 the payloads, in the same
+-- order. By lane_pkey.
 insert into windlass.job
     (seq, id, lane, priority, inherited, depth, created_at, deadline, visibility, content_type, payload, options,
     depends_on, workflow, schedule, slot, spawned_by)
@@ -13,3 +14,4 @@ from rows from (
     unnest($2::bytea[])
 ) as j(seq, id, lane, priority, inherited, depth, created_at, deadline, visibility, content_type, options, depends_on,
     workflow, schedule, slot, spawned_by, payload)
+where exists (select from windlass.lane l where l.lane = j.lane)

@@ -11,6 +11,17 @@ cross join lateral (
 cross join lateral (
     select 'it stands in ' || n.places || ' places instead of one' as problem where n.places <> 1
     union all
+    select 'its lane, the number of its queue and type, does not exist'
+    where not exists (select from windlass.lane a where a.lane = j.lane)
+    union all
+    select 'its row is of another lane'
+    from windlass.record r
+    left join windlass.ready a on a.seq = r.seq
+    left join windlass.leased b on b.seq = r.seq
+    left join windlass.pending c on c.seq = r.seq
+    left join windlass.done d on d.seq = r.seq
+    where r.seq = j.seq and coalesce(a.lane, b.lane, c.lane, d.lane) <> j.lane
+    union all
     select 'it waits for other things than its edges say'
     from windlass.pending w
     where w.seq = j.seq

@@ -1,5 +1,5 @@
 -- Stores jobs that wait for nothing but perhaps a time: the whole of an ordinary enqueue. Stores none of them when one
--- would first run beyond its lifetime; then nothing is returned.
+-- would first run beyond its lifetime, or its lane does not exist; then nothing is returned.
 -- Gives the sequences by lane; they were drawn in the order of the jobs.
 -- $1 the time, null for the server's; $2 what ids end with and $3 the masks of their sequences; $4 payloads; $5 for each
 -- the place in what follows, from 1: $6 lanes; $7 priorities; $8 delays and $9 moments to run at, null for none;
@@ -21,7 +21,9 @@ new as materialized (
         select nextval('windlass.seq') as seq, u.*
         from unnest($2::text[], $3::bigint[], $4::bytea[], $5::int[]) as u(rest, mask, payload, kind)
     ) as i
-    where $15::bigint is null or c.now > $15::bigint
+    where ($15::bigint is null or c.now > $15::bigint)
+        and not exists (
+            select from unnest($6::int[]) as w(lane) where not exists (select from windlass.lane l where l.lane = w.lane))
 ),
 stored as (
     insert into windlass.job

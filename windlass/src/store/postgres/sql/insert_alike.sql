@@ -16,7 +16,7 @@ stored as (
         select nextval('windlass.seq') as seq, u.*
         from unnest($2::text[], $3::bigint[], $4::bytea[]) as u(rest, mask, payload)
     ) as n
-    where $14::bigint is null or c.now > $14::bigint
+    where ($14::bigint is null or c.now > $14::bigint) and exists (select from windlass.lane l where l.lane = $5::int)
     returning seq, created_at as now, deadline
 ),
 placed as (

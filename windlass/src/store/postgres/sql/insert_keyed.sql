@@ -19,7 +19,9 @@ wanted as materialized (
             $21::smallint[], $22::bigint[]
         ) with ordinality as u(rest, mask, payload, kind, scope, key, window_length, job_type, until, look_after, place)
     ) as i
-    where $15::bigint is null or c.now > $15::bigint
+    where ($15::bigint is null or c.now > $15::bigint)
+        and not exists (
+            select from unnest($6::int[]) as w(lane) where not exists (select from windlass.lane l where l.lane = w.lane))
 ),
 taken as (
     insert into windlass.key as k (scope, key, job, until, first_at, expires_at, look_at, fingerprint)

@@ -4,6 +4,7 @@
 -- $6 priority; $7 delay and $8 moment to run at, null for none; $9 lifetime; $10 visibility timeout; $11 content type;
 -- $12 options; $13 whether the end needs the slow path; $14 the last moment at which it would first run beyond its
 -- lifetime, null where it would not; $15 how long an attempt may hold its lease in all, null for the standard.
+-- Stores nothing in a lane that does not exist. By lane_pkey.
 with stored as (
     insert into windlass.job
         (seq, id, lane, priority, created_at, deadline, visibility, content_type, payload, options)
@@ -15,7 +16,7 @@ with stored as (
             nextval('windlass.seq') as seq,
             coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
     ) as n
-    where $14::bigint is null or n.now > $14::bigint
+    where ($14::bigint is null or n.now > $14::bigint) and exists (select from windlass.lane l where l.lane = $5::int)
     returning seq, created_at as now, deadline
 ),
 placed as (

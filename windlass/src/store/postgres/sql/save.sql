@@ -1,5 +1,6 @@
 -- Keeps checkpoints and progress of attempts whose lease holds, and gives those (rule L2).
--- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 checkpoints and $5 progress, null to keep.
+-- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 checkpoints and $5 progress, null to keep;
+-- $6 the moment that leases are compared with, null for the time.
 -- By leased_pkey, and by job_pkey as a range (see complete).
 -- The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later reads all.
 with clock as materialized (
@@ -11,7 +12,9 @@ held as materialized (
     cross join lateral (
         select l.seq, l.version
         from windlass.leased l
-        where l.seq = i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock)
+        where l.seq = i.seq and l.token = i.token
+            and l.expires_at + 0 > coalesce($6::bigint, (select now from clock))
+            and (l.deadline is null or l.deadline > (select now from clock))
         for update
     ) f
 ),

@@ -76,3 +76,12 @@ create table windlass_worker (id text primary key, report text not null, started
 create table windlass_act (seq integer primary key, at integer not null, by text, act text not null, target text not null, changed integer not null, why text);
 -- Ends that a requeue or an operator's dead-letter made unreadable in `done`.
 create table windlass_past_end (ended integer primary key, seq integer not null, state integer not null, at integer not null);
+
+-- When upkeep last came by while jobs ran, and what the last absence means for leases; see Pulse in the program.
+create table windlass_pulse (
+    only_row integer primary key check (only_row = 1),
+    at integer not null,
+    away_from integer not null,
+    grace_until integer not null
+);
+insert into windlass_pulse values (1, 0, 0, 0);

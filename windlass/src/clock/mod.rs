@@ -3,10 +3,14 @@
 //! The store's clock decides everything (rule L8); workers never compare their own wall clock with it.
 //! Tests put a [`ManualClock`] in its place, which stands still until told to move.
 
+mod pulse;
+
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub use pulse::{AWAY_AFTER, Absence, BEAT_EVERY, LAPSING, Pulse, SharedPulse};
 
 use crate::time::Timestamp;
 
@@ -17,6 +21,17 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 
     /// Goes on from this moment if it lies ahead: a store says so when it finds that another process was there already.
     fn not_before(&self, _at: Timestamp) {}
+
+    /// The pulse that goes with this clock: with it, leases do not run out while the store is away, nor when the clock leaps.
+    /// `None` for a clock whose gaps are time that passed, such as a test's.
+    fn pulse(&self) -> Option<&SharedPulse> {
+        None
+    }
+
+    /// The moment that leases are compared with.
+    fn fence(&self, now: Timestamp) -> Timestamp {
+        self.pulse().map_or(now, |pulse| pulse.get().fence(now))
+    }
 }
 
 /// The machine's clock, made steady by the clock that nobody can set.
@@ -28,6 +43,7 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 #[derive(Debug, Default)]
 pub struct SystemClock {
     told: Mutex<Option<Told>>,
+    pulse: SharedPulse,
 }
 
 /// How far the machine's clock may be from what was expected before that counts as a leap: more than a busy machine or a
@@ -123,6 +139,10 @@ impl Clock for SystemClock {
             (told.micros, told.said_behind) = (at.as_micros(), true);
         }
     }
+
+    fn pulse(&self) -> Option<&SharedPulse> {
+        Some(&self.pulse)
+    }
 }
 
 /// A clock for tests: it stands still until it is told to advance.
@@ -131,12 +151,22 @@ impl Clock for SystemClock {
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     micros: Arc<AtomicI64>,
+    /// Whether a gap counts as an absence of the store.
+    leaps: Arc<AtomicBool>,
+    pulse: Arc<SharedPulse>,
 }
 
 impl ManualClock {
     /// A clock that stands at `start`.
     pub fn at(start: Timestamp) -> Self {
-        ManualClock { micros: Arc::new(AtomicI64::new(start.as_micros())) }
+        let micros = Arc::new(AtomicI64::new(start.as_micros()));
+        ManualClock { micros, leaps: Arc::default(), pulse: Arc::default() }
+    }
+
+    /// From now on, seconds without upkeep count as an absence of the store (rule D6b), as they do on a machine's clock.
+    /// Without it they are time that passed.
+    pub fn mind_absences(&self) {
+        self.leaps.store(true, Ordering::SeqCst);
     }
 
     /// Moves the clock forward.
@@ -162,6 +192,10 @@ impl Default for ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.micros.load(Ordering::SeqCst))
+    }
+
+    fn pulse(&self) -> Option<&SharedPulse> {
+        Some(&*self.pulse).filter(|_| self.leaps.load(Ordering::SeqCst))
     }
 }
 
