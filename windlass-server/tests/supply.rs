@@ -139,3 +139,41 @@ fn licence_expressions_are_read_as_they_are_meant() {
         assert!(!is_allowed(bad, &allowed), "{bad}");
     }
 }
+
+/// The threat model names the test that holds each answer; one that was renamed or removed must be named anew.
+#[test]
+fn every_test_that_the_threat_model_names_is_there() {
+    let page = std::fs::read_to_string(root().join("docs/threat-model.md")).expect("the page");
+    let rows: Vec<&str> = page.lines().filter(|line| is_weakness(line)).collect();
+    assert_eq!(rows.len(), 43, "every weakness of the trial has a row");
+    let mut sources = String::new();
+    for folder in ["windlass/src", "windlass/tests", "windlass-server/src", "windlass-server/tests"] {
+        read_all(&root().join(folder), &mut sources);
+    }
+    for row in rows {
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        let names: Vec<&str> = last.split('`').skip(1).step_by(2).filter(|name| name.contains('_')).collect();
+        assert!(!names.is_empty(), "no test is named: {row}");
+        for name in names {
+            let written = format!("fn {}", name.trim_end_matches('*'));
+            assert!(sources.contains(&written), "{name} is not there: {row}");
+        }
+    }
+}
+
+/// Whether a line begins with `| H1 |` or the like.
+fn is_weakness(line: &str) -> bool {
+    let first = line.strip_prefix("| ").and_then(|rest| rest.split(" |").next()).unwrap_or_default();
+    let (letter, number) = first.split_at_checked(1).unwrap_or_default();
+    ["H", "M", "L"].contains(&letter) && number.parse::<u8>().is_ok()
+}
+
+fn read_all(folder: &std::path::Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            read_all(&entry, text);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&entry).expect("a source"));
+        }
+    }
+}

@@ -63,6 +63,7 @@ const HEARTBEATS: &str = "windlass_heartbeats_total";
 const STORE_ERRORS: &str = "windlass_store_errors_total";
 const BUSY: &str = "windlass_slots_busy";
 const SLOTS: &str = "windlass_slots";
+const PREFETCHED: &str = "windlass_jobs_prefetched";
 const RESTARTS: &str = "windlass_loop_restarts_total";
 const STUCK: &str = "windlass_handlers_stuck_total";
 const UNSERVED: &str = "windlass_jobs_unserved";
@@ -87,6 +88,7 @@ pub const METRICS: &[Metric] = &[
     metric(STORE_ERRORS, Kind::Counter, &["call"], "Store calls of workers that failed"),
     metric(BUSY, Kind::Gauge, &["queue"], "Handlers running now"),
     metric(SLOTS, Kind::Gauge, &["queue"], "Handlers that may run at once"),
+    metric(PREFETCHED, Kind::Gauge, &["queue"], "Jobs claimed ahead, which wait for a slot and do not run"),
     metric(RESTARTS, Kind::Counter, &["loop", "why"], "Restarts of a worker's loop that ended or stood still"),
     metric(STUCK, Kind::Counter, &["type"], "Handlers that held their thread long past their execution timeout"),
     metric(
@@ -171,6 +173,10 @@ pub(crate) fn slots(queue: &QueueName, slots: usize, busy: usize, unserved: Opti
         let gauge: Gauge = gauge!(UNSERVED, "queue" => queue.to_string());
         gauge.set(unserved as f64);
     }
+}
+
+pub(crate) fn prefetched(queue: &QueueName, jobs: usize) {
+    gauge!(PREFETCHED, "queue" => queue.to_string()).set(jobs as f64);
 }
 
 pub(crate) fn firing_refused() {

@@ -148,7 +148,7 @@ async fn wakes(
 fn concerns(wake: &Wake, queues: &[QueueName]) -> bool {
     match wake {
         _ if queues.is_empty() => true,
-        Wake::Scheduled(queue) => queues.contains(queue),
+        Wake::Scheduled(queue) | Wake::Paused(queue) => queues.contains(queue),
         // The running job may be theirs: its holder knows.
         Wake::CancelAsked(_) => true,
         Wake::Ended(_) => false,

@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// How many jobs run at once in all
     #[arg(long, value_name = "N", default_value_t = 4)]
     concurrency: usize,
+    /// How many jobs to claim ahead of free slots at most, while they are short [default: as many as start within 50ms]
+    #[arg(long, value_name = "N")]
+    prefetch: Option<usize>,
     /// How long a lease holds without a heartbeat [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     lease: Option<Duration>,
@@ -162,6 +165,7 @@ fn settings(arguments: &Arguments, reach: &Reach) -> anyhow::Result<Settings> {
         queues: queues.collect::<anyhow::Result<_>>()?,
         types: arguments.types.clone(),
         concurrency: arguments.concurrency,
+        prefetch: arguments.prefetch,
         lease: arguments.lease,
         heartbeat: arguments.heartbeat,
         steady: arguments.steady,

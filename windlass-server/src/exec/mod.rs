@@ -42,6 +42,8 @@ pub struct Settings {
     pub types: Vec<String>,
     /// How many jobs run at once in all.
     pub concurrency: usize,
+    /// How many jobs it claims ahead of free slots at most; `None` for as many as start soon.
+    pub prefetch: Option<usize>,
     /// How long a lease holds without a heartbeat.
     pub lease: Option<Duration>,
     /// How often leases are kept alive; a third of the lease time unless set.
@@ -92,6 +94,9 @@ fn worker(client: &Client, runner: Runner, settings: &Settings) -> Worker<Runner
         Worker::new(client).concurrency(settings.concurrency).grace(settings.grace).retention(settings.retention);
     for (queue, slots) in &settings.queues {
         worker = worker.queue(queue, *slots);
+    }
+    if let Some(jobs) = settings.prefetch {
+        worker = worker.prefetch(jobs);
     }
     if settings.steady {
         worker = worker.steady();

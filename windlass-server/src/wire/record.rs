@@ -240,6 +240,11 @@ pub enum Hint {
         /// The queue.
         queue: String,
     },
+    /// This queue was paused.
+    Paused {
+        /// The queue.
+        queue: String,
+    },
     /// This job has ended.
     Ended {
         /// The job.
@@ -461,6 +466,7 @@ impl From<&Wake> for Hint {
     fn from(wake: &Wake) -> Self {
         match wake {
             Wake::Scheduled(queue) => Hint::Scheduled { queue: queue.to_string() },
+            Wake::Paused(queue) => Hint::Paused { queue: queue.to_string() },
             Wake::Ended(job) => Hint::Ended { job: *job },
             Wake::CancelAsked(job) => Hint::CancelAsked { job: *job },
         }
@@ -473,6 +479,7 @@ impl TryFrom<Hint> for Wake {
     fn try_from(hint: Hint) -> Result<Self> {
         Ok(match hint {
             Hint::Scheduled { queue } => Wake::Scheduled(QueueName::new(queue)?),
+            Hint::Paused { queue } => Wake::Paused(QueueName::new(queue)?),
             Hint::Ended { job } => Wake::Ended(job),
             Hint::CancelAsked { job } => Wake::CancelAsked(job),
         })

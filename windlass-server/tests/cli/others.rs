@@ -214,6 +214,8 @@ fn what_cannot_begin_says_why() {
         &["worker", "--url", "ftp://example.com"],
         &["bench", "nothing"],
         &["bench", "enqueue", "--store", "redis:"],
+        &["token", "key", "--name", "a:b"],
+        &["token", "reload", "--store", "memory:"],
     ]));
 }
 

@@ -322,6 +322,8 @@ pub(crate) fn fits(bytes: usize, left: &mut usize) -> bool {
 pub enum Wake {
     /// This queue may have a job to claim.
     Scheduled(QueueName),
+    /// This queue was paused.
+    Paused(QueueName),
     /// This job has ended.
     Ended(JobId),
     /// Somebody asked a running job to stop.

@@ -34,6 +34,10 @@ macro_rules! layer {
                 self.inner().kind()
             }
 
+            fn calls_at_once(&self) -> usize {
+                self.inner().calls_at_once()
+            }
+
             fn wakes(&self) -> broadcast::Receiver<Wake> {
                 self.inner().wakes()
             }
@@ -51,6 +55,10 @@ macro_rules! layer {
         impl<L: Layer> Store for L {
             fn kind(&self) -> &'static str {
                 Layer::kind(self)
+            }
+
+            fn calls_at_once(&self) -> usize {
+                Layer::calls_at_once(self)
             }
 
             fn wakes(&self) -> broadcast::Receiver<Wake> {

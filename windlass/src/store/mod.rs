@@ -8,8 +8,6 @@
 pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(fuzzing)]
-pub mod fuzzing;
 pub mod in_tx;
 mod layer;
 pub mod memory;
@@ -190,6 +188,12 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// live on a runtime can open one there.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
         Ok(None)
+    }
+
+    /// How many claims, and how many settlements, one worker should have under way at once: more than one where the store
+    /// gains by it.
+    fn calls_at_once(&self) -> usize {
+        1
     }
 
     /// Hints that something changed. May lose some or be silent: polling must suffice.

@@ -60,8 +60,8 @@ pub struct Attempt {
     /// How this worker handles the type of the job.
     pub(super) handled: Arc<HandledType>,
     pub(super) queue: usize,
-    pub(super) begun: Instant,
-    pub(super) begun_in_runtime: tokio::time::Instant,
+    /// When the handler was started, which may be a while after the claim: the execution timeout counts from here.
+    begun: OnceLock<(Instant, tokio::time::Instant)>,
     /// Longest run, in microseconds; `u64::MAX` for no limit.
     pub(super) limit: AtomicU64,
     /// Until when the lease is known to hold, in nanoseconds since [`EPOCH`].
@@ -102,8 +102,7 @@ impl Attempt {
             env,
             handled,
             queue,
-            begun: Instant::now(),
-            begun_in_runtime: tokio::time::Instant::now(),
+            begun: OnceLock::new(),
             limit: AtomicU64::new(limit),
             until: AtomicU64::new(nanos(sent + expires_in)),
             order: AtomicU8::new(Order::Run as u8),
@@ -150,12 +149,22 @@ impl Attempt {
 
     /// By how much the run is over its time limit, by the clock on the wall of this process.
     pub(super) fn overdue(&self) -> Option<Duration> {
-        self.begun.elapsed().checked_sub(self.limit_in_force()?)
+        self.begun.get()?.0.elapsed().checked_sub(self.limit_in_force()?)
+    }
+
+    /// Notes that the handler is started now.
+    pub(super) fn begin(&self) {
+        let _ = self.begun.set((Instant::now(), tokio::time::Instant::now()));
+    }
+
+    /// When the handler was started, or would be now.
+    pub(super) fn begun(&self) -> tokio::time::Instant {
+        self.begun.get().map_or_else(tokio::time::Instant::now, |(_, begun)| *begun)
     }
 
     /// When the run will be over its time limit by so much.
     pub(super) fn overdue_by(&self, more: Duration) -> Option<Instant> {
-        self.begun.checked_add(self.limit_in_force()?)?.checked_add(more)
+        self.begun.get()?.0.checked_add(self.limit_in_force()?)?.checked_add(more)
     }
 
     /// The right to decide, for the first who asks.

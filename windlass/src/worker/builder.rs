@@ -239,6 +239,16 @@ impl<S> Worker<S> {
         self
     }
 
+    /// How many jobs it claims at most ahead of its free slots, while its jobs are short and their queue is backed up; as
+    /// many as it starts within 50 ms unless set, and none with 0.
+    ///
+    /// They are RUNNING in the store, under leases that are kept alive, and given back uncounted when they do not start
+    /// soon, when the worker stops and when their queue is paused.
+    pub fn prefetch(mut self, jobs: usize) -> Self {
+        self.plan.settings.prefetch = Some(jobs);
+        self
+    }
+
     /// How long a lease holds without a heartbeat; 5 s unless set. At least 100 ms.
     pub fn lease_time(mut self, time: Duration) -> Self {
         self.plan.settings.lease_time = time.max(Duration::from_millis(100));

@@ -1,7 +1,8 @@
 //! Writes decisions down, many in one call (rule N1).
 //!
 //! A batch goes out as soon as the one before it is done, with everything that was decided meanwhile: one decision on an
-//! idle worker waits for nobody, and a busy worker makes large batches by itself. The leases of what waits here are kept
+//! idle worker waits for nobody, and a busy worker makes large batches by itself. Where the store gains by several calls
+//! at once, a full batch does not wait for the one before it. The leases of what waits here are kept
 //! alive by the heartbeat, and store errors are answered by trying again (rule D6): whether a lease held while the store was
 //! away is for the store to say. A call that hangs is made again when the last of its leases has run out by this machine's
 //! clock, and otherwise after half a minute.
@@ -11,18 +12,21 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::attempt::Attempt;
 use super::conclude::{Conclusion, conclude, fail_refused};
 use super::patience;
 use super::shared::Shared;
-use crate::error::Result;
+use crate::error::Result as StoreResult;
 use crate::job::Settlement;
 use crate::observe;
 use crate::store::Settled;
 
 /// Most settlements in one call; beyond this a batch no longer gets cheaper, and its answer comes late.
 const BATCH_MAX: usize = 1000;
+/// Settlements that are worth a call beside one that is under way.
+const WORTH: usize = 100;
 /// How long decisions are kept for a store that does not answer: longer than a failover and a restart take.
 const KEPT_MAX: Duration = Duration::from_secs(600);
 /// How long a call may take at least, however long its leases still hold.
@@ -46,9 +50,11 @@ struct Batch {
 }
 
 impl Batch {
-    fn clear(&mut self) {
-        self.settlements.clear();
-        self.attempts.clear();
+    /// The batch of these decisions.
+    fn of(shared: &Arc<Shared>, arrived: &mut Vec<Decided>) -> Self {
+        let decided = arrived.drain(..).map(|decided| (decided.settlement, decided.attempt));
+        let (settlements, attempts) = decided.unzip();
+        Batch { shared: Arc::clone(shared), settlements, attempts }
     }
 
     /// Gives up everything.
@@ -72,37 +78,60 @@ pub(super) type Inbox = Arc<tokio::sync::Mutex<mpsc::Receiver<Decided>>>;
 /// Settles what the runners decide, until the last of them is gone.
 pub(super) async fn run(shared: Arc<Shared>, inbox: Inbox) {
     let mut inbox = inbox.lock().await;
+    let at_once = shared.store().calls_at_once().max(1);
     let mut arrived = Vec::with_capacity(BATCH_MAX);
-    let mut batch = Batch { shared: Arc::clone(&shared), settlements: Vec::new(), attempts: Vec::new() };
-    while inbox.recv_many(&mut arrived, BATCH_MAX).await > 0 {
-        // Handlers that are about to end come along.
-        tokio::task::yield_now().await;
-        while arrived.len() < BATCH_MAX
-            && let Ok(decided) = inbox.try_recv()
-        {
-            arrived.push(decided);
+    let mut underway = JoinSet::new();
+    loop {
+        let least = if underway.is_empty() { 1 } else { WORTH };
+        if arrived.len() >= least && underway.len() < at_once {
+            // Handlers that are about to end come along.
+            tokio::task::yield_now().await;
+            while arrived.len() < BATCH_MAX
+                && let Ok(decided) = inbox.try_recv()
+            {
+                arrived.push(decided);
+            }
+            let batch = Batch::of(&shared, &mut arrived);
+            let shared = Arc::clone(&shared);
+            underway.spawn(async move { commit(&shared, batch).await });
+            continue;
         }
-        for Decided { settlement, attempt } in arrived.drain(..) {
-            batch.settlements.push(settlement);
-            batch.attempts.push(attempt);
+        tokio::select! {
+            biased;
+            Some(done) = underway.join_next() => note_panic(done),
+            // While nothing can be sent, decisions wait in the inbox, and beyond its size the runners with their slots.
+            more = inbox.recv_many(&mut arrived, BATCH_MAX), if underway.len() < at_once => if more == 0 { break },
         }
-        commit(&shared, &mut batch).await;
-        batch.clear();
+    }
+    // The last decisions, beside the calls that are still under way.
+    if !arrived.is_empty() {
+        commit(&shared, Batch::of(&shared, &mut arrived)).await;
+    }
+    while let Some(done) = underway.join_next().await {
+        note_panic(done);
+    }
+}
+
+/// A batch whose call panicked has let go of its leases; the other batches go on.
+fn note_panic(done: Result<(), tokio::task::JoinError>) {
+    if done.is_err() {
+        observe::loop_restarted("commit", "panicked");
+        tracing::error!("a settlement of the worker panicked; its jobs run again when their leases are over");
     }
 }
 
 /// Settles a batch, however long the store takes to come back.
-async fn commit(shared: &Shared, batch: &mut Batch) {
+async fn commit(shared: &Shared, mut batch: Batch) {
     let begun = Instant::now();
     let mut pause = PAUSE.0;
     loop {
-        match settle_in_time(shared, batch).await {
-            Ok(answers) => return answer_all(shared, batch, answers).await,
+        match settle_in_time(shared, &batch).await {
+            Ok(answers) => return answer_all(shared, &batch, answers).await,
             Err(error) => {
                 observe::store_error("settle");
                 tracing::warn!(%error, jobs = batch.settlements.len(), "cannot settle; trying again");
                 if !error.is_transient() {
-                    return settle_apart(shared, batch).await;
+                    return settle_apart(shared, &batch).await;
                 }
             }
         }
@@ -115,7 +144,7 @@ async fn commit(shared: &Shared, batch: &mut Batch) {
 }
 
 /// Sends a batch to the store, and stops waiting when no lease in it is known to hold, or the store takes too long.
-async fn settle_in_time(shared: &Shared, batch: &Batch) -> Result<Vec<Settled>> {
+async fn settle_in_time(shared: &Shared, batch: &Batch) -> StoreResult<Vec<Settled>> {
     let call = patience::within(patience::SETTLE, "settle", shared.store().settle(&batch.settlements));
     tokio::select! {
         biased;
@@ -138,7 +167,7 @@ async fn all_lapsed(attempts: &[Arc<Attempt>]) {
 }
 
 /// Settles one by one what the store refuses as a whole, so that one bad entry does not cost the others (rule N1).
-async fn settle_apart(shared: &Shared, batch: &mut Batch) {
+async fn settle_apart(shared: &Shared, batch: &Batch) {
     for (settlement, attempt) in batch.settlements.iter().zip(&batch.attempts) {
         let call = shared.store().settle(std::slice::from_ref(settlement));
         match patience::within(patience::SETTLE, "settle", call).await {

@@ -108,7 +108,7 @@ impl Attempt {
 
     /// When the execution timeout ends this run, if it has one.
     pub fn deadline(&self) -> Option<tokio::time::Instant> {
-        self.limit_in_force().map(|limit| self.begun_in_runtime + limit)
+        self.limit_in_force().map(|limit| self.begun() + limit)
     }
 
     /// How long the execution timeout leaves, if there is one.

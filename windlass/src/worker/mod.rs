@@ -1,6 +1,6 @@
 //! The running thing that claims jobs and runs their handlers.
 //!
-//! A job goes through `fetcher.rs` (claims into free slots) → `runner.rs` (runs the handler) → `decide.rs` (from its end
+//! A job goes through `fetcher.rs` (claims, into free slots and a little ahead of them) → `runner.rs` (runs the handler) → `decide.rs` (from its end
 //! to a decision) → `committer.rs` (settles in batches) → `conclude.rs` (counts, tells and logs the answer). Beside them
 //! run `heartbeat.rs` (keeps leases alive, on a thread of its own), `upkeep.rs` and, at the end, `shutdown.rs`. Nothing
 //! here is trusted: the store checks the lease in every write.
@@ -17,6 +17,7 @@ mod handled;
 mod handler;
 mod heartbeat;
 mod middleware;
+mod pace;
 mod patience;
 mod rotation;
 mod runner;
@@ -26,6 +27,7 @@ mod shared;
 mod shutdown;
 mod signals;
 mod upkeep;
+mod waiting;
 #[cfg(feature = "webhooks")]
 pub mod webhooks;
 

@@ -36,13 +36,20 @@ pub(super) enum AfterTx {
     Gone,
 }
 
-/// Runs a claimed job, hands the decision to the committer, and only then gives the slot back.
+/// Runs claimed jobs in a slot, one after the other while any wait for one. The decision about a job is the committer's
+/// before the next one starts, so that a slow store holds the handlers back.
 pub(super) async fn run(mut slot: Slot, committer: mpsc::Sender<Decided>) {
-    let ended = execute(&slot.shared, &slot.attempt, &slot.handler).await;
-    let AfterTx::Undecided(ended) = after_tx(&slot.shared, &slot.attempt, ended).await else { return };
-    if let Some(settlement) = decide(&slot.shared, &slot.attempt, ended) {
-        let attempt = Arc::clone(&slot.attempt);
-        slot.handed_over = committer.send(Decided { settlement, attempt }).await.is_ok();
+    loop {
+        let ended = execute(&slot.shared, slot.attempt(), slot.handler()).await;
+        if let AfterTx::Undecided(ended) = after_tx(&slot.shared, slot.attempt(), ended).await
+            && let Some(settlement) = decide(&slot.shared, slot.attempt(), ended)
+        {
+            let attempt = Arc::clone(slot.attempt());
+            slot.handed_over = committer.send(Decided { settlement, attempt }).await.is_ok();
+        }
+        if !slot.take_next() {
+            return;
+        }
     }
 }
 
@@ -54,8 +61,10 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>, handler: &H
     if attempt.current_order() >= Order::Lost {
         return Ended::Silent;
     }
-    // It never starts under a lease that is in doubt, and that is not counted if the lease still held.
-    if attempt.holds_for(Instant::now(), Duration::ZERO).is_none() {
+    // It never starts under a lease that is in doubt, and that is not counted if the lease still held. Nor does it start when
+    // a cancel was asked for: the store makes one of it.
+    let in_doubt = attempt.holds_for(Instant::now(), Duration::ZERO).is_none();
+    if in_doubt || attempt.current_order() >= Order::Cancel {
         return Ended::Released;
     }
     let job = attempt.job();
@@ -73,9 +82,11 @@ pub(super) async fn execute(shared: &Shared, attempt: &Arc<Attempt>, handler: &H
         queue = %job.spec.queue,
     );
     observe::trace::continue_in(&span, job.spec.options.trace_context.as_ref());
-    let begun = Instant::now();
+    attempt.begin();
     let ended = watch(shared, attempt, handler).instrument(span).await;
-    attempt.handled.metrics[attempt.queue].ran(begun.elapsed());
+    let time = attempt.begun().elapsed();
+    attempt.handled.metrics[attempt.queue].ran(time);
+    shared.waiting().ran(attempt.queue, time);
     ended
 }
 

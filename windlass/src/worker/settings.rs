@@ -37,6 +37,8 @@ pub(super) struct Settings {
     pub(super) retention: Retention,
     pub(super) concurrency: Option<usize>,
     pub(super) strict: bool,
+    /// How many jobs it claims ahead of free slots at most; `None` for as many as its pace allows.
+    pub(super) prefetch: Option<usize>,
     pub(super) seed: Option<u64>,
     pub(super) left: LeftSchedules,
 }
@@ -78,6 +80,7 @@ impl Default for Settings {
             retention: Retention::default(),
             concurrency: None,
             strict: false,
+            prefetch: None,
             seed: None,
             left: LeftSchedules::default(),
         }

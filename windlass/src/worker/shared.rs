@@ -12,6 +12,7 @@ use super::attempt::{Attempt, Order, WorkerEnv};
 use super::handler::{AnyHandler, Handler};
 use super::middleware::{Hooks, Middleware};
 use super::settings::Settings;
+use super::waiting::{Claim, Waiting};
 use crate::job::{JobType, LeaseKey, QueueName, WorkerId};
 use crate::observe::JobMetrics;
 use crate::store::{ServedQueue, Store, WorkerReport};
@@ -31,9 +32,11 @@ pub(super) struct Shared {
     pub(super) hooks: Hooks,
     pub(super) held: Held,
     busy: AtomicUsize,
+    /// The claimed jobs that wait for a slot.
+    waiting: Mutex<Waiting>,
     /// How many slots must be free before the fetcher is told of one more.
     tell_at: AtomicUsize,
-    /// A slot came free.
+    /// A slot came free, or few jobs wait for one.
     pub(super) freed: Notify,
     /// A queue was hinted at.
     pub(super) woken: Notify,
@@ -63,22 +66,27 @@ pub(super) struct Served {
     busy: AtomicUsize,
     /// The store hinted that it has jobs.
     pub(super) hinted: AtomicBool,
+    /// The store hinted that it was paused.
+    pub(super) paused: AtomicBool,
+    /// It is under control (rule K1), as was last heard.
+    pub(super) controlled: AtomicBool,
     /// The last claim left nothing of it that this worker could run.
     pub(super) exhausted: AtomicBool,
 }
 
 impl Served {
+    fn has_room(&self) -> bool {
+        self.busy() < self.slots
+    }
+
     pub(super) fn new(name: QueueName, slots: usize, weight: u32) -> Self {
         let busy = AtomicUsize::new(0);
-        Served { name, slots, weight, busy, hinted: AtomicBool::new(false), exhausted: AtomicBool::new(false) }
+        let (hinted, paused, controlled, exhausted) = <(AtomicBool, AtomicBool, AtomicBool, AtomicBool)>::default();
+        Served { name, slots, weight, busy, hinted, paused, controlled, exhausted }
     }
 
     pub(super) fn busy(&self) -> usize {
         self.busy.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn room(&self) -> usize {
-        self.slots.saturating_sub(self.busy())
     }
 }
 
@@ -106,6 +114,8 @@ impl Shared {
         let slots: usize = queues.iter().map(|queue| queue.slots).sum();
         let types = handlers.any.is_none().then(|| handlers.own.keys().cloned().collect());
         let random = settings.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
+        let weights = queues.iter().map(|queue| queue.weight);
+        let waiting = Mutex::new(Waiting::new(weights, settings.strict, settings.lease_time));
         Shared {
             id,
             capacity: settings.concurrency.map_or(slots, |most| most.min(slots)),
@@ -118,6 +128,7 @@ impl Shared {
             hooks,
             held: Held::default(),
             busy: AtomicUsize::new(0),
+            waiting,
             tell_at: AtomicUsize::new(1),
             freed: Notify::new(),
             woken: Notify::new(),
@@ -143,6 +154,11 @@ impl Shared {
 
     pub(super) fn free(&self) -> usize {
         self.capacity.saturating_sub(self.busy())
+    }
+
+    /// The claimed jobs that wait for a slot.
+    pub(super) fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("nothing panics while it holds this lock")
     }
 
     /// Wants to be told of freed slots only when so many are free; with 1, of every one.
@@ -197,30 +213,74 @@ impl Shared {
 /// A taken slot; dropping it gives the slot back.
 pub(super) struct Slot {
     pub(super) shared: Arc<Shared>,
-    pub(super) attempt: Arc<Attempt>,
-    pub(super) handler: Arc<Handler>,
+    claim: Claim,
     /// Whether the committer has the decision; until then the lease goes with the slot.
     pub(super) handed_over: bool,
 }
 
 impl Slot {
-    pub(super) fn take(shared: &Arc<Shared>, attempt: Arc<Attempt>, handler: Arc<Handler>) -> Self {
+    /// A free slot with the next job that waits for one, if there are both.
+    pub(super) fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let mut waiting = shared.waiting();
+        if shared.is_stopping() || shared.free() == 0 {
+            return None;
+        }
+        let claim = waiting.pop(|queue| shared.queues[queue].has_room())?;
+        // Under the lock, so that no other takes the same slot.
         shared.busy.fetch_add(1, Ordering::SeqCst);
-        shared.queues[attempt.queue].busy.fetch_add(1, Ordering::SeqCst);
-        Slot { shared: Arc::clone(shared), attempt, handler, handed_over: false }
+        shared.queues[claim.attempt.queue].busy.fetch_add(1, Ordering::SeqCst);
+        drop(waiting);
+        Some(Slot { shared: Arc::clone(shared), claim, handed_over: false })
+    }
+
+    pub(super) fn attempt(&self) -> &Arc<Attempt> {
+        &self.claim.attempt
+    }
+
+    pub(super) fn handler(&self) -> &Handler {
+        &self.claim.handler
+    }
+
+    /// Goes on with the next job that waits for a slot; says whether there was one.
+    pub(super) fn take_next(&mut self) -> bool {
+        self.let_go();
+        let shared = &self.shared;
+        if shared.is_stopping() {
+            return false;
+        }
+        let mut waiting = shared.waiting();
+        let own = &shared.queues[self.claim.attempt.queue].busy;
+        own.fetch_sub(1, Ordering::SeqCst);
+        let next = waiting.pop(|queue| shared.queues[queue].has_room());
+        let busy = next.as_ref().map_or(own, |next| &shared.queues[next.attempt.queue].busy);
+        busy.fetch_add(1, Ordering::SeqCst);
+        let few = waiting.is_to_be_told();
+        drop(waiting);
+        if few {
+            shared.freed.notify_one();
+        }
+        let Some(next) = next else { return false };
+        (self.claim, self.handed_over) = (next, false);
+        true
+    }
+
+    /// Lets go of a lease that nobody will settle: it is lost, or the task was dropped or panicked.
+    fn let_go(&self) {
+        if !self.handed_over {
+            self.shared.held.remove(&self.claim.attempt.lease_key());
+        }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if !self.handed_over {
-            // Nobody will settle this: the lease is lost, or the task was dropped or panicked. It must be let go.
-            self.shared.held.remove(&self.attempt.lease_key());
-        }
+        self.let_go();
         let shared = &self.shared;
-        shared.queues[self.attempt.queue].busy.fetch_sub(1, Ordering::SeqCst);
+        shared.queues[self.claim.attempt.queue].busy.fetch_sub(1, Ordering::SeqCst);
         let busy = shared.busy.fetch_sub(1, Ordering::SeqCst) - 1;
-        if busy == 0 || shared.capacity.saturating_sub(busy) >= shared.tell_at.load(Ordering::SeqCst) {
+        let enough = || shared.capacity.saturating_sub(busy) >= shared.tell_at.load(Ordering::SeqCst);
+        // A job may have come to wait after this slot had looked for one.
+        if busy == 0 || enough() || shared.waiting().len() > 0 {
             shared.freed.notify_one();
         }
     }

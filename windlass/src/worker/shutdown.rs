@@ -70,6 +70,11 @@ impl Running {
         self.stop.shared.busy()
     }
 
+    /// How many jobs it has claimed ahead, which wait for a slot and do not run.
+    pub fn prefetched(&self) -> usize {
+        self.stop.shared.waiting().len()
+    }
+
     /// A handle that stops the worker from elsewhere.
     pub fn stop_handle(&self) -> Stop {
         self.stop.clone()
@@ -169,6 +174,8 @@ async fn supervise(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Sto
             *began.get_or_init(tokio::time::Instant::now)
         };
         let ((), began) = tokio::join!(fetch(&shared, &decided), stopping);
+        let waiting = shared.waiting().take_all();
+        fetcher::give_back(&shared, &decided, waiting);
         drop(decided);
         finish(&shared, began).await;
         shared.finished.cancel();

@@ -93,9 +93,14 @@ async fn steps(store: &dyn Store, retention: Retention) -> Result<bool> {
 pub(super) async fn announce(shared: &Shared) -> Result<()> {
     patience::within(patience::READ, "announce a worker", shared.store().announce(&shared.report())).await?;
     let queues = patience::within(patience::READ, "read the queues", shared.store().queues()).await?;
-    for served in &shared.queues {
+    for (number, served) in shared.queues.iter().enumerate() {
         let unserved = queues.iter().find(|queue| queue.name == served.name).map(|queue| unserved(served, queue));
         observe::slots(&served.name, served.slots, served.busy(), unserved);
+        observe::prefetched(&served.name, shared.waiting().of(number));
+        let controlled = shared.store().controlled(&served.name);
+        if let Ok(controlled) = patience::within(patience::READ, "read the control of a queue", controlled).await {
+            served.controlled.store(controlled.is_some(), std::sync::atomic::Ordering::Relaxed);
+        }
     }
     Ok(())
 }

@@ -146,7 +146,7 @@ impl Tables {
         if self.queues.insert(queue.clone(), paused).unwrap_or(false) != paused {
             let (act, wake) = rules::paused(queue, paused, by, now);
             self.record_act(act);
-            self.wakes.extend(wake);
+            self.wakes.push(wake);
         }
     }
 

@@ -14,6 +14,7 @@ mod logs;
 mod metrics;
 mod outcomes;
 mod pipeline;
+mod prefetch;
 mod schedules;
 mod shutdown;
 #[cfg(unix)]

@@ -315,3 +315,26 @@ async fn n2_a_hint_wakes_an_idle_worker() {
     setup.reaches(id, State::Completed).await;
     running.stop().await;
 }
+
+/// In virtual time: idle workers that find nothing after each hint ask less often, and still hear the next one soon.
+#[tokio::test(start_paused = true)]
+async fn n2_hints_in_vain_make_a_worker_slower_but_never_deaf() {
+    let (setup, faults) = crate::support::memory().await.faulty();
+    let worker = Worker::new(&setup.client).queue("default", 1).poll_interval(Duration::from_secs(3600));
+    let running = worker.handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    for _ in 0..200 {
+        // Of a type that it does not run.
+        setup.client.enqueue(NewJob::new("strange", Payload::default())).await.expect("enqueue");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let claims = faults.claim_calls.load(Ordering::SeqCst);
+    assert!((20..70).contains(&claims), "{claims} claims for 200 hints in vain");
+    for _ in 0..5 {
+        let begun = tokio::time::Instant::now();
+        let id = setup.number(1).await;
+        assert_eq!(setup.client.wait(id).await.expect("the end").state, State::Completed);
+        assert!(begun.elapsed() <= Duration::from_millis(12), "{:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    running.stop().await;
+}

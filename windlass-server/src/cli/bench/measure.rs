@@ -31,6 +31,14 @@ pub(super) struct Setting {
     pub(super) finished: usize,
     pub(super) payload: usize,
     pub(super) time: Duration,
+    /// Slots of each worker.
+    pub(super) slots: usize,
+    /// How many jobs a worker claims ahead at most; `None` for as many as it thinks fit.
+    pub(super) prefetch: Option<usize>,
+    /// How many processes of their own workers run in; 0 for one worker in this process.
+    pub(super) processes: usize,
+    /// Jobs a second that an idle worker is given.
+    pub(super) rate: f64,
 }
 
 /// What was found. Times are of one call: a batch, or in a cycle its claim and its settlement.
@@ -55,6 +63,11 @@ pub(super) struct Measurement {
     pub(super) file_mb: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) log_mb: Option<f64>,
+    /// What each job cost a PostgreSQL server: bytes of its log, and processor time where it runs on this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) log_bytes_per_job: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server_us_per_job: Option<f64>,
 }
 
 impl Measurement {
@@ -82,6 +95,8 @@ impl Measurement {
             rss_mb: resident_mb(),
             file_mb: None,
             log_mb: None,
+            log_bytes_per_job: None,
+            server_us_per_job: None,
         }
     }
 }

@@ -1,10 +1,13 @@
 //! `windlass bench`: how fast a store is, beside the limits of the same machine in the same run.
 
 mod churn;
+mod compare;
 mod load;
 mod measure;
+mod processes;
 mod raw;
 mod runtime;
+mod server_cost;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use clap::{Args, ValueEnum};
 use windlass::store::{self, Store};
 
 use self::measure::{Measurement, Setting};
+use self::server_cost::ServerCost;
 use crate::marked::{self, Owner};
 use crate::remote::HttpStore;
 
@@ -26,7 +30,7 @@ pub(crate) struct Arguments {
     /// The store: memory:, sqlite:PATH, postgres://… or a server's http://…; empty, or one that bench has used before
     #[arg(long, env = "WINDLASS_STORE", hide_env_values = true)]
     store: String,
-    /// Concurrent callers
+    /// Concurrent callers, or producers
     #[arg(long, default_value_t = 1)]
     callers: usize,
     /// Jobs in each call
@@ -50,6 +54,24 @@ pub(crate) struct Arguments {
     /// Seconds that a line of churn covers
     #[arg(long, default_value_t = 15)]
     every: u64,
+    /// Slots of each worker
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    slots: usize,
+    /// Jobs that a worker claims ahead of free slots at most [default: as many as start within 50 ms]
+    #[arg(long, value_name = "N")]
+    prefetch: Option<usize>,
+    /// Run drain, work and idle with this many worker processes, instead of one worker in this process
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    processes: usize,
+    /// Jobs a second that idle worker processes are given
+    #[arg(long, value_name = "N", default_value_t = 50.0)]
+    rate: f64,
+    /// Run another build of this program in turn with this one, and print ratios of medians
+    #[arg(long, value_name = "BUILD")]
+    compare: Option<std::path::PathBuf>,
+    /// How often each build runs when two are compared
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -67,14 +89,17 @@ enum Op {
     Churn,
     /// From the call of enqueue to the claim of a waiting claimer
     Pickup,
-    /// Let a worker with --callers slots run waiting no-op jobs
+    /// Let a worker run waiting no-op jobs
     Drain,
-    /// Store batches while a worker with --callers slots runs them
+    /// Store batches while a worker runs them
     Work,
-    /// From the call of enqueue to the handler of an idle worker
+    /// From the call of enqueue to the handler of an idle worker; with --processes, from its return
     Idle,
-    /// Keep --callers jobs in flight in one worker: memory
+    /// Keep --slots jobs in flight in one worker: memory
     Hold,
+    /// Be a worker process of another bench
+    #[value(hide = true)]
+    Serve,
     /// The limits of the machine and of the database itself
     Raw,
 }
@@ -86,6 +111,9 @@ enum Output {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    if let Some(other) = &arguments.compare {
+        return compare::run(other, &arguments.store, &passed_on(), arguments.rounds).await;
+    }
     let setting = Setting {
         store: arguments.store.clone(),
         callers: arguments.callers.max(1),
@@ -94,6 +122,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         finished: arguments.finished,
         payload: arguments.payload,
         time: Duration::from_secs(arguments.seconds.clamp(1, 3600)),
+        slots: arguments.slots.max(1),
+        prefetch: arguments.prefetch,
+        processes: arguments.processes,
+        rate: arguments.rate,
     };
     let mut printed = false;
     let mut print = |one: &Measurement| {
@@ -110,8 +142,24 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
             let times = (Duration::from_secs(arguments.keep), Duration::from_secs(arguments.every.max(1)));
             churn::run(opened().await?, &setting, times, print).await
         }
+        Op::Serve => processes::serve(opened().await?, &setting).await,
         op => print(&measure_store(op, opened().await?, &setting).await?),
     }
+}
+
+/// What this program was called with, but for what only the comparison needs: an older build may not know it.
+fn passed_on() -> Vec<String> {
+    let mut passed = Vec::new();
+    let mut given = std::env::args().skip_while(|word| word != "bench").skip(1);
+    while let Some(word) = given.next() {
+        let (name, value) = word.split_once('=').map_or((word.as_str(), false), |(name, _)| (name, true));
+        match name {
+            "--compare" | "--rounds" | "--store" | "-o" | "--output" if value => {}
+            "--compare" | "--rounds" | "--store" | "-o" | "--output" => drop(given.next()),
+            _ => passed.push(word),
+        }
+    }
+    passed
 }
 
 /// Opens a store that is empty or was measured before, or reaches such a one through a server.
@@ -128,7 +176,19 @@ async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
 async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     load::finished(store.as_ref(), setting.finished, setting).await?;
     load::waiting(store.as_ref(), setting.backlog, setting).await?;
+    let cost = ServerCost::begin(&setting.store).await?;
+    let mut one = measure_op(op, store, setting).await?;
+    if let Some(cost) = cost {
+        cost.end(&mut one).await?;
+    }
+    Ok(one)
+}
+
+async fn measure_op(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     match op {
+        Op::Drain if setting.processes > 0 => processes::run("drain", store, setting).await,
+        Op::Work if setting.processes > 0 => processes::run("work", store, setting).await,
+        Op::Idle if setting.processes > 0 => processes::idle(store, setting).await,
         Op::Enqueue => measure::enqueue(store, setting).await,
         Op::Cycle => measure::cycle(store, setting).await,
         Op::E2e => measure::end_to_end(store, setting).await,
@@ -137,7 +197,7 @@ async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyh
         Op::Work => runtime::work(store, setting).await,
         Op::Idle => runtime::idle(store, setting).await,
         Op::Hold => runtime::hold(store, setting).await,
-        Op::Churn | Op::Raw => unreachable!("these measure more than once"),
+        Op::Churn | Op::Raw | Op::Serve => unreachable!("these measure more than once, or nothing"),
     }
 }
 
@@ -167,9 +227,15 @@ fn print(one: &Measurement, output: Output) -> anyhow::Result<()> {
         one.p99_ms,
         one.rss_mb
     );
-    match (one.file_mb, one.log_mb) {
-        (Some(file), log) => println!("   file {file:.0} MB, log {:.0} MB", log.unwrap_or_default()),
-        (None, _) => println!(),
+    if let Some(file) = one.file_mb {
+        print!("   file {file:.0} MB, log {:.0} MB", one.log_mb.unwrap_or_default());
     }
+    if let Some(bytes) = one.log_bytes_per_job {
+        print!("   log {bytes:.0} B/job");
+    }
+    if let Some(micros) = one.server_us_per_job {
+        print!(", server {micros:.0} µs/job");
+    }
+    println!();
     Ok(())
 }

@@ -11,7 +11,7 @@ use windlass::workflow::Submission;
 use windlass::{Client, Context, Worker};
 
 use super::load;
-use super::measure::{DRAIN_PER_SECOND, Measurement, PAUSE, Setting};
+use super::measure::{Measurement, PAUSE, Setting};
 
 /// How far producers may run ahead of the worker, in jobs for each slot.
 const AHEAD: usize = 20;
@@ -34,25 +34,29 @@ impl Count {
     }
 }
 
-fn worker(store: &Arc<dyn Store>, slots: usize, count: Arc<Count>) -> Worker<Arc<Count>> {
-    Worker::new(&Client::with_store(Arc::clone(store))).with_state(count).queue(load::QUEUE, slots).handle_raw(
-        "bench",
-        async |_, cx: Context<Arc<Count>>| {
-            cx.state.add();
-            Ok(())
-        },
-    )
+fn worker(store: &Arc<dyn Store>, setting: &Setting, count: Arc<Count>) -> Worker<Arc<Count>> {
+    let worker = Worker::new(&Client::with_store(Arc::clone(store))).queue(load::QUEUE, setting.slots);
+    with_prefetch(worker, setting).with_state(count).handle_raw("bench", async |_, cx: Context<Arc<Count>>| {
+        cx.state.add();
+        Ok(())
+    })
 }
 
-/// A worker with `--callers` slots runs what waits; the last settlement included.
+/// The same worker, claiming ahead as the setting says.
+pub(super) fn with_prefetch(worker: Worker, setting: &Setting) -> Worker {
+    match setting.prefetch {
+        Some(jobs) => worker.prefetch(jobs),
+        None => worker,
+    }
+}
+
+/// A worker runs what waits; the last settlement included.
 pub(super) async fn drain(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let seconds = usize::try_from(setting.time.as_secs()).unwrap_or(1).max(1);
-    let jobs = (seconds * DRAIN_PER_SECOND / 2).next_multiple_of(1000);
-    load::waiting(store.as_ref(), jobs, setting).await?;
+    let jobs = load::backlog(store.as_ref(), setting).await?;
     let count = Arc::new(Count::default());
-    count.wanted.store(jobs + setting.backlog, Ordering::Relaxed);
+    count.wanted.store(jobs, Ordering::Relaxed);
     let start = Instant::now();
-    let running = worker(&store, setting.callers, Arc::clone(&count)).start().await?;
+    let running = worker(&store, setting, Arc::clone(&count)).start().await?;
     tokio::select! {
         () = count.reached.notified() => {}
         () = tokio::time::sleep(setting.time) => {}
@@ -62,18 +66,18 @@ pub(super) async fn drain(store: Arc<dyn Store>, setting: &Setting) -> anyhow::R
     Ok(Measurement::new("drain", setting, settled, start.elapsed(), Vec::new()))
 }
 
-/// Producers store batches of `--batch` while a worker with `--callers` slots runs them.
+/// Producers store batches of `--batch` while a worker runs them.
 pub(super) async fn work(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     let count = Arc::new(Count::default());
-    let running = worker(&store, setting.callers, Arc::clone(&count)).start().await?;
+    let running = worker(&store, setting, Arc::clone(&count)).start().await?;
     let (made, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let specs = vec![load::spec(setting)?; setting.batch];
     let mut producers = JoinSet::new();
     let start = Instant::now();
-    for _ in 0..2 {
+    for _ in 0..setting.callers {
         let (store, specs, count, made, over) =
             (store.clone(), specs.clone(), count.clone(), made.clone(), over.clone());
-        let ahead = setting.callers * AHEAD;
+        let ahead = setting.slots * AHEAD;
         producers.spawn(async move {
             while !over.load(Ordering::Relaxed) {
                 if made.load(Ordering::Relaxed).saturating_sub(count.done.load(Ordering::Relaxed)) > ahead {
@@ -94,13 +98,36 @@ pub(super) async fn work(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
     Ok(Measurement::new("work", setting, settled, start.elapsed(), Vec::new()))
 }
 
+/// Stores batches of `--batch`, with `--callers` at once, until it is dropped; stores nothing unless `wanted`.
+pub(super) fn produce_until_dropped(
+    store: &Arc<dyn Store>,
+    setting: &Setting,
+    wanted: bool,
+) -> anyhow::Result<JoinSet<()>> {
+    let specs = vec![load::spec(setting)?; setting.batch];
+    let mut producers = JoinSet::new();
+    for _ in 0..if wanted { setting.callers } else { 0 } {
+        let (store, submission) = (store.clone(), Submission::new(specs.clone())?);
+        producers.spawn(async move {
+            loop {
+                if let Err(error) = store.insert(submission.clone()).await {
+                    eprintln!("cannot enqueue: {error}");
+                    return;
+                }
+            }
+        });
+    }
+    Ok(producers)
+}
+
 /// From the call of enqueue to the first line of the handler, in an idle worker.
 pub(super) async fn idle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     anyhow::ensure!(setting.backlog == 0, "an idle worker needs an empty queue: leave out --backlog");
     let (told, mut heard) = mpsc::unbounded_channel();
     let client = Client::with_store(Arc::clone(&store));
-    let worker = Worker::new(&client).with_state(told).queue(load::QUEUE, 8);
+    let worker = with_prefetch(Worker::new(&client), setting).queue(load::QUEUE, setting.slots);
     let running = worker
+        .with_state(told)
         .handle_raw("bench", async |_, cx: Context<mpsc::UnboundedSender<Instant>>| {
             cx.state.send(Instant::now())?;
             Ok(())
@@ -121,15 +148,15 @@ pub(super) async fn idle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
     Ok(Measurement::new("idle", setting, calls.len(), time, calls))
 }
 
-/// `--callers` jobs in flight at once, their handlers waiting; the memory is what is of interest.
+/// `--slots` jobs in flight at once, their handlers waiting; the memory is what is of interest.
 pub(super) async fn hold(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    load::waiting(store.as_ref(), setting.callers, setting).await?;
+    load::waiting(store.as_ref(), setting.slots, setting).await?;
     let count = Arc::new(Count::default());
-    count.wanted.store(setting.callers, Ordering::Relaxed);
+    count.wanted.store(setting.slots, Ordering::Relaxed);
     let start = Instant::now();
     let running = Worker::new(&Client::with_store(Arc::clone(&store)))
         .with_state(Arc::clone(&count))
-        .queue(load::QUEUE, setting.callers)
+        .queue(load::QUEUE, setting.slots)
         .handle_raw("bench", async |_, cx: Context<Arc<Count>>| {
             cx.state.add();
             cx.cancelled().await;
@@ -143,7 +170,7 @@ pub(super) async fn hold(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
     let begun = start.elapsed();
     // Heartbeats for all of them go on meanwhile.
     tokio::time::sleep(setting.time).await;
-    let measured = Measurement::new("hold", setting, setting.callers, begun, Vec::new());
+    let measured = Measurement::new("hold", setting, setting.slots, begun, Vec::new());
     running.stop().await;
     Ok(measured)
 }

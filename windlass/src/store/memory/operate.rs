@@ -73,6 +73,6 @@ impl Tables {
         entry.paused = paused;
         let (act, hint) = rules::paused(queue, paused, by, now);
         self.record_act(act);
-        hint.into_iter().for_each(|hint| self.hint(hint));
+        self.hint(hint);
     }
 }

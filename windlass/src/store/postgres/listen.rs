@@ -51,6 +51,7 @@ pub(super) fn hint(text: &str) -> Option<Wake> {
     let (kind, rest) = text.split_at_checked(1)?;
     match kind {
         "s" => QueueName::new(rest).ok().map(Wake::Scheduled),
+        "p" => QueueName::new(rest).ok().map(Wake::Paused),
         "c" => rest.parse::<JobId>().ok().map(Wake::CancelAsked),
         "e" => rest.parse::<JobId>().ok().map(Wake::Ended),
         _ => None,
@@ -118,7 +119,7 @@ async fn test(
 ) -> Result<Tested, tokio_postgres::Error> {
     let own_notification = async {
         client.batch_execute(&format!("listen {}", config.channel)).await?;
-        notify(client, &config.channel, &config.sender).await?;
+        notify(client, &config.channel, std::slice::from_ref(&config.sender)).await?;
         loop {
             match heard.recv().await {
                 Ok(text) if text == config.sender => return Ok(Tested::Heard),
@@ -166,7 +167,8 @@ async fn pass_on_until_cut(config: &ListenerConfig, store: &Weak<Inner>, client:
             // Its own notification has not come in time.
             Err(_) if asked => return,
             Err(_) => {
-                let said = timeout(TEST_WAIT, notify(client, &config.channel, &config.sender)).await;
+                let said =
+                    timeout(TEST_WAIT, notify(client, &config.channel, std::slice::from_ref(&config.sender))).await;
                 if !matches!(said, Ok(Ok(()))) {
                     return;
                 }

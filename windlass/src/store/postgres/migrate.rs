@@ -85,7 +85,7 @@ async fn apply(steps: &[&str], link: &Link<'_>, schema: &str, lock: i64, under: 
         link.batch(&text(include_str!("sql/create_version.sql"), schema)).await?;
     }
     if let Some(at) = there.filter(|at| *at < steps.len() && under == UnderWorkers::Refuse) {
-        let parameters: [super::link::Parameter<'_>; 2] = [&None::<i64>, &job_rows::micros(WORKER_LIVE)];
+        let parameters: [super::link::Parameter<'_>; 3] = [&None::<i64>, &job_rows::micros(WORKER_LIVE), &i64::MAX];
         let live = link.query(include_str!("sql/list_workers.sql"), &parameters).await?.len();
         if live > 0 {
             return Err(used(schema, at, steps.len(), live));

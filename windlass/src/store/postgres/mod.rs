@@ -322,18 +322,3 @@ impl fmt::Debug for PostgresStore {
         f.debug_struct("PostgresStore").field("schema", &self.inner.schema).finish_non_exhaustive()
     }
 }
-
-/// Reads the words of a notification, for the fuzzers.
-#[cfg(fuzzing)]
-pub(super) fn read_notification(text: &str) {
-    text.split(' ').for_each(|word| drop(listen::hint(word)));
-}
-
-/// Reads bytes as the texts that rows hold, for the fuzzers.
-#[cfg(fuzzing)]
-pub(super) fn read_columns(bytes: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = job_rows::failure_record(Some(text), None);
-        let _ = schedules::read(text);
-    }
-}

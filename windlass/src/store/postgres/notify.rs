@@ -1,10 +1,10 @@
 //! Wake-ups between processes, the sending half: hints of what happened here, by NOTIFY from a connection of its own.
 //!
 //! NOTIFY inside a transaction takes a lock of the whole database until the commit is on disk, which costs writers three
-//! quarters of their rate. So hints are sent after the commit, at once if nothing was sent just before, and otherwise
-//! together: the busier the server is, the longer is the rest between two notifications. That a job has ended is less
-//! urgent than that one may be claimed, and waits longer; at 40,000 ends a second, telling of them as often as of new jobs
-//! took a fifth of the rate.
+//! quarters of their rate. So hints are sent after the commit, at once as long as sending takes at most a fifth of the
+//! time, and otherwise together: the busier the server is, the longer a notification takes, and the longer the next one
+//! rests. That a job has ended is less urgent than that one may be claimed: telling of an end rests a few milliseconds
+//! after the notification before it, and goes along with what is urgent.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,16 +19,18 @@ use tokio_postgres::types::Type;
 use super::listen::{ListenerConfig, open};
 use crate::store::answer::Wake;
 
-/// Rest between two notifications: this many times as long as the last one took, within these bounds.
-const REST_TIMES: u32 = 20;
-const REST_MIN: Duration = Duration::from_millis(3);
-const REST_MAX: Duration = Duration::from_millis(50);
-/// Rest before a notification that only tells of ends. A caller that waits for an end looks for itself within half a second.
-const REST_ENDS: Duration = Duration::from_millis(20);
+/// How long the notifier rests for each notification: this many times as long as it took.
+const REST_TIMES: u32 = 4;
+/// How much rest may be owed before the next one waits, so that single ones never do; and how long one waits at most.
+const OWED_MAX: Duration = Duration::from_millis(40);
+const REST_MAX: Duration = Duration::from_millis(10);
+/// Rest before a notification that only tells of ends: less than a caller that waits for one notices.
+const REST_ENDS: Duration = Duration::from_millis(4);
 /// Most bytes of a notification; PostgreSQL allows 7999.
 const BYTES_MAX: usize = 7000;
-/// Most ends told in one notification: as many as fit.
-const ENDS_MAX: usize = 180;
+/// Most ends told at once, in as many notifications as they need. A caller that waits for one that is left out looks for
+/// itself within half a second; at this number that takes a rate of 250,000 ends a second.
+const ENDS_MAX: usize = 1000;
 /// How long to wait after a connection could not be made.
 const AWAY: Duration = Duration::from_millis(100);
 /// Stands where the sender's mark would, in a notification that every process passes on.
@@ -38,7 +40,8 @@ const NO_SENDER: &str = "-";
 pub(super) fn encode_unsigned(hints: Vec<Wake>) -> String {
     let mut pending = PendingHints::default();
     pending.add(hints);
-    pending.encode(NO_SENDER)
+    // A transaction of the user's sends one: what does not fit is found by polling.
+    pending.encode(NO_SENDER).swap_remove(0)
 }
 
 /// The hints of the next notification.
@@ -55,9 +58,10 @@ impl PendingHints {
         for hint in hints {
             match hint {
                 Wake::Scheduled(queue) => self.urgent.insert(format!("s{queue}")),
+                Wake::Paused(queue) => self.urgent.insert(format!("p{queue}")),
                 Wake::CancelAsked(job) => self.urgent.insert(format!("c{job}")),
                 Wake::Ended(_) if self.ends.len() >= ENDS_MAX => false,
-                Wake::Ended(job) => self.ends.insert(format!("e{job}")),
+                Wake::Ended(job) => self.ends.insert(format!("e{}", job.as_uuid().simple())),
             };
         }
         no_urgent != self.urgent.is_empty() || none != self.is_empty()
@@ -67,17 +71,18 @@ impl PendingHints {
         self.urgent.is_empty() && self.ends.is_empty()
     }
 
-    /// The text of a notification: the urgent hints first, as many as fit.
-    fn encode(&self, own: &str) -> String {
-        let mut text = own.to_owned();
+    /// The texts of notifications, the urgent hints first.
+    fn encode(&self, own: &str) -> Vec<String> {
+        let mut texts = vec![own.to_owned()];
         for hint in self.urgent.iter().chain(&self.ends) {
-            if text.len() + 1 + hint.len() > BYTES_MAX {
-                break;
+            if texts.last().is_some_and(|text| text.len() + 1 + hint.len() > BYTES_MAX) {
+                texts.push(own.to_owned());
             }
+            let text = texts.last_mut().expect("there is one");
             text.push(' ');
             text.push_str(hint);
         }
-        text
+        texts
     }
 }
 
@@ -113,13 +118,42 @@ fn locked(hints: &Mutex<PendingHints>) -> MutexGuard<'_, PendingHints> {
     hints.lock().expect("no panic while the hints are locked")
 }
 
+/// When the next notification may go out.
+struct Rest {
+    /// When the last one was sent.
+    last: Instant,
+    /// Until when all rest that is owed has passed.
+    owed_until: Instant,
+}
+
+impl Rest {
+    fn new() -> Self {
+        let now = Instant::now();
+        Rest { last: now, owed_until: now }
+    }
+
+    /// Notes a notification that took this long.
+    fn sent(&mut self, took: Duration) {
+        self.last = Instant::now();
+        let owed_until = self.owed_until.max(self.last) + took * REST_TIMES;
+        // No more is owed than is ever waited for: a slow minute must not slow down the next one.
+        self.owed_until = owed_until.min(self.last + OWED_MAX + REST_MAX);
+    }
+
+    /// When the next one may go out.
+    fn over_at(&self, urgent: bool) -> Instant {
+        let owed = self.owed_until.saturating_duration_since(self.last).saturating_sub(OWED_MAX);
+        self.last + if urgent { owed } else { owed.max(REST_ENDS) }
+    }
+}
+
 impl NotifyTask {
     /// Waits until there are hints and the rest is over; `None` when the store has gone.
-    async fn next(&mut self, last: Instant, rest: Duration) -> Option<PendingHints> {
+    async fn next(&mut self, rest: &Rest) -> Option<PendingHints> {
         self.wanted.recv().await?;
         loop {
-            let rest = if locked(&self.hints).urgent.is_empty() { rest.max(REST_ENDS) } else { rest };
-            match timeout_at(last + rest, self.wanted.recv()).await {
+            let urgent = !locked(&self.hints).urgent.is_empty();
+            match timeout_at(rest.over_at(urgent), self.wanted.recv()).await {
                 Ok(Some(())) => {}
                 Ok(None) | Err(_) => return Some(std::mem::take(&mut *locked(&self.hints))),
             }
@@ -130,8 +164,8 @@ impl NotifyTask {
 /// Sends hints until the store is dropped. Those that cannot be sent are lost, as they may be.
 pub(super) async fn run(config: ListenerConfig, mut task: NotifyTask) {
     let mut connection: Option<(Client, JoinHandle<()>)> = None;
-    let (mut last, mut rest) = (Instant::now(), Duration::ZERO);
-    while let Some(hints) = task.next(last, rest).await {
+    let mut rest = Rest::new();
+    while let Some(hints) = task.next(&rest).await {
         if hints.is_empty() {
             continue;
         }
@@ -146,15 +180,14 @@ pub(super) async fn run(config: ListenerConfig, mut task: NotifyTask) {
         if notify(client, &config.channel, &hints.encode(&config.sender)).await.is_err() {
             connection = None;
         }
-        last = Instant::now();
-        rest = (begun.elapsed() * REST_TIMES).clamp(REST_MIN, REST_MAX);
+        rest.sent(begun.elapsed());
     }
 }
 
-/// Sends a notification without preparing a statement, which a pooler might not allow.
-pub(super) async fn notify(client: &Client, channel: &str, hints: &str) -> Result<(), tokio_postgres::Error> {
+/// Sends notifications without preparing a statement, which a pooler might not allow.
+pub(super) async fn notify(client: &Client, channel: &str, hints: &[String]) -> Result<(), tokio_postgres::Error> {
     let statement = include_str!("sql/notify_aside.sql");
-    client.query_typed(statement, &[(&channel, Type::TEXT), (&hints, Type::TEXT)]).await.map(|_| ())
+    client.query_typed(statement, &[(&channel, Type::TEXT), (&hints, Type::TEXT_ARRAY)]).await.map(|_| ())
 }
 
 #[cfg(test)]
@@ -175,42 +208,93 @@ mod tests {
     fn hints_are_read_back_and_the_urgent_go_first() {
         let job = crate::store::new_job_id();
         let mut hints = PendingHints::default();
-        hints.add((0..500).map(|_| ended()).chain([scheduled(), Wake::CancelAsked(job)]).collect());
-        let text = hints.encode(&uuid::Uuid::new_v4().simple().to_string());
-        assert!(text.len() <= BYTES_MAX);
-        let heard: Vec<_> = text.split(' ').skip(1).filter_map(hint).collect();
+        hints.add((0..1_500).map(|_| ended()).chain([scheduled(), Wake::CancelAsked(job)]).collect());
+        let texts = hints.encode(&uuid::Uuid::new_v4().simple().to_string());
+        assert!(texts.iter().all(|text| text.len() <= BYTES_MAX));
+        let heard: Vec<_> = texts.iter().flat_map(|text| text.split(' ').skip(1)).filter_map(hint).collect();
         assert_eq!(heard[..2], [Wake::CancelAsked(job), scheduled()]);
         assert_eq!(heard.len(), 2 + ENDS_MAX);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_first_hint_goes_at_once_and_later_ones_together_after_the_rest() {
-        let (notifier, mut task) = channel();
+    const QUICK: Duration = Duration::from_micros(200);
+
+    /// Sends one hint as soon as it may; gives how long that was.
+    async fn send(notifier: &Notifier, task: &mut NotifyTask, rest: &mut Rest, hint: Wake, took: Duration) -> Duration {
         let began = Instant::now();
-        notifier.send(vec![scheduled()]);
-        let hints = task.next(began, Duration::ZERO).await.expect("hints");
-        assert_eq!((hints.urgent.len(), began.elapsed()), (1, Duration::ZERO));
-        notifier.send(vec![ended()]);
-        notifier.send(vec![ended()]);
-        let hints = task.next(began, REST_MIN).await.expect("hints");
-        assert_eq!((hints.ends.len(), began.elapsed()), (2, REST_ENDS), "ends alone can wait");
+        notifier.send(vec![hint]);
+        task.next(rest).await.expect("hints");
+        rest.sent(took);
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn single_hints_go_at_once_also_when_the_server_is_slow() {
+        let (notifier, mut task) = channel();
+        let mut rest = Rest::new();
+        for _ in 0..100 {
+            let waited = send(&notifier, &mut task, &mut rest, scheduled(), Duration::from_millis(5)).await;
+            assert_eq!(waited, Duration::ZERO);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_a_second_go_at_once_while_sending_is_quick() {
+        let (notifier, mut task) = channel();
+        let mut rest = Rest::new();
+        for _ in 0..5_000 {
+            assert_eq!(send(&notifier, &mut task, &mut rest, scheduled(), QUICK).await, Duration::ZERO);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_pause_they_rest_four_times_as_long_as_they_take() {
+        let (notifier, mut task) = channel();
+        let mut rest = Rest::new();
+        let mut waited = Vec::new();
+        for _ in 0..100 {
+            waited.push(send(&notifier, &mut task, &mut rest, scheduled(), Duration::from_millis(1)).await);
+        }
+        assert_eq!(waited[..10], [Duration::ZERO; 10], "a burst goes at once");
+        // A paused clock goes in whole milliseconds.
+        assert!(waited[20..].iter().all(|wait| (4..=5).contains(&wait.as_millis())), "{waited:?}");
+        let slow = Duration::from_secs(3);
+        send(&notifier, &mut task, &mut rest, scheduled(), slow).await;
+        let waited = send(&notifier, &mut task, &mut rest, scheduled(), slow).await;
+        assert!(waited <= REST_MAX + Duration::from_millis(1), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_go_at_once_after_a_pause_and_otherwise_together() {
+        let (notifier, mut task) = channel();
+        let mut rest = Rest::new();
+        tokio::time::sleep(REST_ENDS).await;
+        assert_eq!(send(&notifier, &mut task, &mut rest, ended(), QUICK).await, Duration::ZERO);
         let last = Instant::now();
         notifier.send(vec![ended()]);
-        let late = tokio::spawn(async move { task.next(last, REST_MIN).await.map(|hints| hints.ends.len()) });
+        notifier.send(vec![ended()]);
+        let hints = task.next(&rest).await.expect("hints");
+        assert_eq!((hints.ends.len(), last.elapsed()), (2, REST_ENDS), "ends alone can wait");
+        rest.sent(QUICK);
+        let last = Instant::now();
+        notifier.send(vec![ended()]);
+        let late = tokio::spawn(async move { task.next(&rest).await.map(|hints| hints.ends.len()) });
         tokio::task::yield_now().await;
         notifier.send(vec![scheduled()]);
         assert_eq!(late.await.expect("no panic"), Some(1));
-        assert_eq!(last.elapsed(), REST_MIN, "an end goes along with what is urgent");
+        assert!(last.elapsed() < REST_ENDS, "an end goes along with what is urgent");
         drop(notifier);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_said_last_is_sent_before_the_end() {
         let (notifier, mut task) = channel();
+        let rest = Rest::new();
         notifier.send(vec![ended()]);
         drop(notifier);
-        let hints = task.next(Instant::now(), REST_MIN).await.expect("hints");
+        let hints = task.next(&rest).await.expect("hints");
         assert_eq!(hints.ends.len(), 1);
-        assert!(task.next(Instant::now(), REST_MIN).await.is_none());
+        assert!(task.next(&rest).await.is_none());
     }
 }

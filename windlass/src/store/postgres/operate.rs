@@ -88,7 +88,7 @@ impl Transaction<'_> {
         if changed > 0 {
             let (act, hint) = rules::paused(queue, paused, by, self.now);
             self.add_act(&act).await?;
-            self.hints.extend(hint);
+            self.hints.push(hint);
         }
         Ok(())
     }

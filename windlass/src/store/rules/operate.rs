@@ -69,13 +69,13 @@ pub fn absence(absence: &Absence) -> ActRecord {
     ActRecord { at: *back_at, by: None, act, target, changed: 1, why }
 }
 
-/// What is recorded of a queue that was paused or resumed, and the hint to send with a resume (O3).
+/// What is recorded of a queue that was paused or resumed, and the hint to send with it (O3).
 ///
-/// The hint says that the queue may have a job to claim; whether it has is for the claim to find out.
-pub fn paused(queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Option<Wake>) {
+/// That of a resume says that the queue may have a job to claim; whether it has is for the claim to find out.
+pub fn paused(queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Wake) {
     let (act, target) = (if paused { "pause" } else { "resume" }.to_owned(), format!("queue {queue}"));
     let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why: None };
-    (act, (!paused).then(|| Wake::Scheduled(queue.clone())))
+    (act, if paused { Wake::Paused(queue.clone()) } else { Wake::Scheduled(queue.clone()) })
 }
 
 /// Changes what may be changed; a new priority reaches the jobs that wait for this one.

@@ -292,15 +292,3 @@ pub(crate) fn in_transaction<T>(
         Some(sealed) => (Arc::clone(&sealed.inner), data.and_then(|data| seal(sealed, data))),
     }
 }
-
-/// Reads bytes as an envelope and as what is in one, for the fuzzers.
-#[cfg(fuzzing)]
-pub(super) fn read_envelope(bytes: &[u8]) {
-    let digits = "0123456789abcdef".repeat(4);
-    let keys = Keyring::parse(&format!("a:{digits}")).expect("a key");
-    assert!(keys.open(bytes, b"").is_err(), "nobody forges an envelope");
-    let _ = is_envelope(bytes);
-    if let Some(payload) = unpacked(bytes.to_vec()).filter(|payload| !payload.is_sealed()) {
-        assert_eq!(packed(&payload), bytes);
-    }
-}

@@ -40,6 +40,7 @@ mod settle;
 mod store;
 mod transaction;
 mod upkeep;
+mod watch;
 mod working;
 mod write_turn;
 mod writer;
@@ -47,7 +48,7 @@ mod writer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -62,7 +63,7 @@ use self::place::Place;
 use self::reader::Readers;
 use self::transaction::{Names, SharedClock, Transaction};
 use self::write_turn::WriteTurn;
-use self::writer::{Call, Request, Writer};
+use self::writer::{Request, Sent, Writer};
 use super::answer::Wake;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
@@ -76,7 +77,9 @@ const SUBMISSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Jobs in a SQLite file.
 pub struct SqliteStore {
     /// `None` only while the store is being dropped.
-    calls: Option<mpsc::Sender<Box<dyn Call>>>,
+    calls: Option<mpsc::Sender<Sent>>,
+    /// Hears of other processes' commits.
+    watch: Option<watch::Watch>,
     readers: Arc<Readers>,
     clock: SharedClock,
     wakes: broadcast::Sender<Wake>,
@@ -174,12 +177,13 @@ impl SqliteOptions {
         let (calls, received) = mpsc::channel();
         let (checkpoints, asked) = mpsc::sync_channel(1);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
-        let log_is_long = Arc::new(AtomicBool::new(false));
+        let (log_is_long, log_changed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let writer = Writer {
             conn,
             names: Names::default(),
             clock: Arc::clone(&clock),
             calls: received,
+            log_changed: Arc::clone(&log_changed),
             wakes: wakes.clone(),
             turn: WriteTurn::beside(&opener.path),
             place: Place::of(&opener.path),
@@ -193,8 +197,27 @@ impl SqliteOptions {
             spawn("windlass-sqlite-checkpoint", move || checkpoint::run(&checkpointer, &asked, &log_is_long))?,
         ];
         let readers = Arc::new(Readers::new(opener.clone(), Arc::clone(&clock)));
-        Ok(SqliteStore { calls: Some(calls), readers, clock, wakes, threads, opener })
+        let watch = watch_log(&opener.path, &calls, &wakes, log_changed);
+        Ok(SqliteStore { calls: Some(calls), watch, readers, clock, wakes, threads, opener })
     }
+}
+
+/// Asks the writing thread to look at each change of the log, while anybody wants hints.
+fn watch_log(
+    file: &Path,
+    calls: &mpsc::Sender<Sent>,
+    wakes: &broadcast::Sender<Wake>,
+    log_changed: Arc<AtomicBool>,
+) -> Option<watch::Watch> {
+    // The log is beside the file itself, not beside a link to it.
+    let mut log = file.canonicalize().unwrap_or_else(|_| file.to_owned()).into_os_string();
+    log.push("-wal");
+    let (calls, wakes) = (calls.clone(), wakes.clone());
+    watch::start(Path::new(&log), move || {
+        if wakes.receiver_count() > 0 && !log_changed.swap(true, Ordering::SeqCst) {
+            let _ = calls.send(Sent::LogChanged);
+        }
+    })
 }
 
 impl SqliteStore {
@@ -258,7 +281,7 @@ impl SqliteStore {
         };
         let request = Request { attempted: attempted.clone(), weight, since: Instant::now(), run, answer: None, reply };
         let calls = self.calls.as_ref().ok_or_else(|| gone(true))?;
-        calls.send(Box::new(request)).map_err(|_| gone(true))?;
+        calls.send(Sent::Call(Box::new(request))).map_err(|_| gone(true))?;
         answer.await.map_err(|_| gone(false))?
     }
 }
@@ -293,6 +316,8 @@ impl Drop for SqliteStore {
     /// Finishes what was sent, and closes the file.
     fn drop(&mut self) {
         self.calls = None;
+        // It holds the other end of the channel, whose end is what stops the writing thread.
+        self.watch = None;
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so already.
             let _ = thread.join();
@@ -303,14 +328,6 @@ impl Drop for SqliteStore {
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteStore").field("path", &self.opener.path).finish_non_exhaustive()
-    }
-}
-
-/// Reads bytes as the columns that hold several values, for the fuzzers.
-#[cfg(fuzzing)]
-pub(super) fn read_columns(bytes: &[u8]) {
-    if let Ok(dependencies) = columns::read_dependencies(bytes) {
-        assert_eq!(columns::dependencies(&dependencies).unwrap_or_default(), bytes);
     }
 }
 

@@ -93,7 +93,7 @@ impl Transaction<'_> {
             return Ok(());
         }
         let (act, hint) = rules::paused(queue, paused, by, self.now);
-        hint.into_iter().for_each(|hint| self.hint(hint));
+        self.hint(hint);
         self.record_act(&act)
     }
 }

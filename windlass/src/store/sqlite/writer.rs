@@ -28,6 +28,8 @@ const GROUP_WEIGHT_MAX: usize = 20_000;
 const COMPANY_WAIT: Duration = Duration::from_micros(100);
 /// How often other processes' commits are looked for: this after something happened, and ever less often after that.
 const LOOK_FIRST: Duration = Duration::from_millis(1);
+/// And this after the log has changed: the commit is there once it is synced.
+const LOOK_SOON: Duration = Duration::from_micros(200);
 const LOOK_LAST: Duration = Duration::from_millis(20);
 /// How often the writer looks whether a hint about them is wanted.
 const LOOK_UNWANTED: Duration = Duration::from_millis(100);
@@ -36,6 +38,14 @@ const BUSY_FIRST: Duration = Duration::from_micros(200);
 const BUSY_LAST: Duration = Duration::from_millis(5);
 /// About how many changed pages are worth a checkpoint.
 const CHECKPOINT_PAGES: usize = 500;
+
+/// What is sent to the writing thread.
+pub(super) enum Sent {
+    /// A call.
+    Call(Box<dyn Call>),
+    /// The log has changed: it may have been another process.
+    LogChanged,
+}
 
 /// A call that waits for its turn in a transaction.
 pub(super) trait Call: Send {
@@ -103,7 +113,9 @@ pub(super) struct Writer {
     pub(super) conn: Connection,
     pub(super) names: Names,
     pub(super) clock: SharedClock,
-    pub(super) calls: Receiver<Box<dyn Call>>,
+    pub(super) calls: Receiver<Sent>,
+    /// Whether a change of the log was sent that the thread has not looked at.
+    pub(super) log_changed: std::sync::Arc<std::sync::atomic::AtomicBool>,
     pub(super) wakes: broadcast::Sender<Wake>,
     pub(super) turn: WriteTurn,
     /// Where the file was when it was opened.
@@ -134,7 +146,11 @@ impl Writer {
             let wanted = self.wakes.receiver_count() > 0;
             let idle = if wanted { pace.look } else { LOOK_UNWANTED };
             match self.calls.recv_timeout(idle) {
-                Ok(first) => {
+                Ok(Sent::LogChanged) => {
+                    pace.look = LOOK_SOON;
+                    self.look_for_others(&mut pace);
+                }
+                Ok(Sent::Call(first)) => {
                     let group = self.gather(first, pace.last_group);
                     pace.last_group = group.len();
                     pace.pages += 8 + group.iter().map(|call| call.weight()).sum::<usize>() / 4;
@@ -156,11 +172,20 @@ impl Writer {
         let deadline = Instant::now() + COMPANY_WAIT;
         while group.len() < GROUP_CALLS_MAX && weight < GROUP_WEIGHT_MAX {
             let next = match self.calls.try_recv() {
-                Ok(next) => next,
+                Ok(Sent::Call(next)) => next,
+                // The thread looks after this group.
+                Ok(Sent::LogChanged) => {
+                    self.log_changed.store(false, std::sync::atomic::Ordering::SeqCst);
+                    continue;
+                }
                 // Alone, or as many as last time: no caller is being waited for.
                 Err(_) if expected < 2 || group.len() >= expected => break,
                 Err(_) => match self.calls.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                    Ok(next) => next,
+                    Ok(Sent::Call(next)) => next,
+                    Ok(Sent::LogChanged) => {
+                        self.log_changed.store(false, std::sync::atomic::Ordering::SeqCst);
+                        continue;
+                    }
                     Err(_) => break,
                 },
             };
@@ -262,6 +287,7 @@ impl Writer {
 
     /// Passes on what other processes did since the last look.
     fn look_for_others(&mut self, pace: &mut Pace) {
+        self.log_changed.store(false, std::sync::atomic::Ordering::SeqCst);
         let Ok(version) = self.data_version() else { return };
         if version == pace.data_version {
             pace.look = (pace.look * 2).min(LOOK_LAST);
