@@ -169,7 +169,7 @@ fn micros(time: Duration) -> i64 {
 /// Reads a whole store.
 pub async fn dump(store: &dyn Store) -> Result<Dump> {
     let mut records = Vec::new();
-    let mut query = ListQuery { filter: Filter::default(), limit: PAGE_MAX, after: None };
+    let mut query = ListQuery { filter: Filter::default(), limit: PAGE_MAX, after: None, ..ListQuery::default() };
     loop {
         let page = store.list(&query).await?;
         records.extend(page.items.iter().map(|job| (JobEnd::of(job), job.lease_version)));

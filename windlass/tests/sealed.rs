@@ -50,7 +50,11 @@ async fn the_store_inside_holds_ciphertext_only() {
     let nightly = Schedule::every("nightly", Duration::from_secs(60), secret()).expect("valid");
     client.put_schedule(&nightly).await.expect("stored");
 
-    for job in inner.list(&ListQuery { filter: Default::default(), limit: 10, after: None }).await.expect("jobs").items
+    for job in inner
+        .list(&ListQuery { filter: Default::default(), limit: 10, after: None, ..ListQuery::default() })
+        .await
+        .expect("jobs")
+        .items
     {
         assert!(job.spec.payload.is_sealed() && !holds(job.spec.payload.as_bytes(), "4242"), "{job:?}");
         assert!(job.result.is_none_or(|result| result.is_sealed() && !holds(result.as_bytes(), "4242")));

@@ -265,7 +265,7 @@ async fn compare_attempts(store: &SqliteStore, job: &JobRecord, acknowledged: &A
 
 async fn all_jobs(store: &SqliteStore) -> windlass::Result<HashMap<JobId, JobRecord>> {
     let mut jobs = HashMap::new();
-    let mut query = ListQuery { filter: Filter::default(), limit: 1000, after: None };
+    let mut query = ListQuery { filter: Filter::default(), limit: 1000, after: None, ..ListQuery::default() };
     loop {
         let page = store.list(&query).await?;
         jobs.extend(page.items.into_iter().map(|job| (job.id, job)));

@@ -52,6 +52,11 @@ impl Acting {
         &self.state
     }
 
+    /// Who acts, where that is known.
+    pub(super) fn by(&self) -> Option<String> {
+        self.by.clone()
+    }
+
     /// Who looks at the answer.
     pub(super) fn caller(&self) -> &Caller {
         &self.caller

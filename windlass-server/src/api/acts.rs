@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::JobId;
 use windlass::job::RequeueOptions;
-use windlass::store::{Act, Edit as StoredEdit};
+use windlass::store::{Act, ActRecord, Edit as StoredEdit, PAGE_MAX};
 
 use super::ApiState;
 use super::acting::{Acting, ByParams};
@@ -129,17 +129,39 @@ async fn clone(
 }
 
 /// What operators did, newest first
+///
+/// The newest 10,000 are kept. With a condition, a call looks at 1,000 of them: the page may be short, even empty, and still
+/// have a next one.
 #[utoipa::path(
     get,
     path = "/v1/acts",
     tag = "operators",
-    params(PageParams),
+    params(
+        PageParams,
+        ("target" = Option<String>, Query, description = "On what: a job's id, or a part of the words, such as `queue mail`."),
+        ("by" = Option<String>, Query, description = "Who."),
+        ("act" = Option<String>, Query, description = "What, such as `requeue`."),
+    ),
     responses((status = 200, description = "A page of acts.", body = ActPage))
 )]
 async fn acts(State(state): State<ApiState>, mut query: Query) -> Result<Json<ActPage>, Refusal> {
-    let (limit, cursor) = (query.limit()?, query.cursor()?);
+    let (limit, mut after) = (query.limit()?, query.cursor()?);
+    let (target, by, what) = (query.text("target")?, query.text("by")?, query.text("act")?);
     query.done()?;
-    let page = state.store().acts(cursor.as_ref(), limit).await?;
-    let items = page.items.iter().map(Into::into).collect();
-    Ok(Json(ActPage { items, next_cursor: page.next.map(|cursor| cursor.0) }))
+    let matches = |act: &ActRecord| {
+        target.as_ref().is_none_or(|target| act.target.contains(target.as_str()))
+            && by.as_ref().is_none_or(|by| act.by.as_ref() == Some(by))
+            && what.as_ref().is_none_or(|what| act.act == *what)
+    };
+    let (mut items, mut looked) = (Vec::new(), 0);
+    // Never more than are still wanted, so that the cursor is that of the last act of the page.
+    loop {
+        let page = state.store().acts(after.as_ref(), limit - items.len()).await?;
+        looked += page.items.len();
+        items.extend(page.items.iter().filter(|act| matches(act)).map(Into::into));
+        after = page.next;
+        if after.is_none() || items.len() >= limit || looked >= PAGE_MAX {
+            return Ok(Json(ActPage { items, next_cursor: after.map(|cursor| cursor.0) }));
+        }
+    }
 }

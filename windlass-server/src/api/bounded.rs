@@ -14,13 +14,13 @@ use futures_util::stream;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use windlass::job::{CHECKPOINT_BYTES_MAX, Limits};
-use windlass::store::{ListQuery, PAGE_MAX, Page, WorkerRecord};
+use windlass::store::{LOOKED_MAX, ListQuery, PAGE_MAX, Page, WorkerRecord};
 use windlass::{Error, JobId, JobRecord, Payload};
 
 use super::ApiState;
 use super::error::Refusal;
 use super::extract::{Caller, Query};
-use crate::wire::{Job, Kind};
+use crate::wire::{Job, Kind, Looked};
 
 /// How many bytes of users' data an answer holds before it is cut: what a client may be expected to take at once.
 pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -91,6 +91,12 @@ pub(super) fn bytes_of(job: &JobRecord) -> usize {
         failure.map_or(0, |failure| failure.message.len() + failure.causes.iter().map(String::len).sum::<usize>());
     let data = job.spec.payload.len() + result + job.checkpoint.as_ref().map_or(0, Bytes::len);
     data + tags + said + JOB_BYTES
+}
+
+/// The job without what users put into it, for whoever keeps many and shows none of that.
+pub(super) fn without_data(mut job: JobRecord) -> JobRecord {
+    Arc::make_mut(&mut job.spec).payload = Payload::default();
+    JobRecord { result: None, checkpoint: None, ..job }
 }
 
 /// About how large a worker is in an answer.
@@ -171,12 +177,23 @@ impl Shown {
 struct Next {
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looked: Option<Looked>,
 }
 
 /// A page of jobs as it is answered.
-pub(super) async fn page_answer(state: &ApiState, shown: Shown, page: Page<JobRecord>) -> Result<Response, Refusal> {
+pub(super) async fn page_answer(
+    state: &ApiState,
+    shown: Shown,
+    wanted: usize,
+    page: Page<JobRecord>,
+) -> Result<Response, Refusal> {
+    // A short page with a cursor is one at whose end the store had looked at as many jobs as it looks at, or that was cut.
+    let bytes: usize = page.items.iter().map(bytes_of).sum();
+    let stopped = page.next.is_some() && page.items.len() < wanted && bytes < ANSWER_BYTES_MAX;
+    let looked = stopped.then_some(Looked { jobs: LOOKED_MAX as u64 });
     let room = state.bounds.room(page.items.iter().map(|job| shown.bytes(job)).sum()).await?;
-    let next = Next { next_cursor: page.next.map(|cursor| cursor.0) };
+    let next = Next { next_cursor: page.next.map(|cursor| cursor.0), looked };
     Ok(answer("items", page.items, move |job| Some(shown.job(job)), &next, room))
 }
 

@@ -29,6 +29,11 @@ impl Refusal {
         Refusal(Box::new(Problem::new(kind, detail)))
     }
 
+    /// A refusal with a problem that was told before.
+    pub(super) fn of(problem: Problem) -> Self {
+        Refusal(Box::new(problem))
+    }
+
     /// The same, and the field that is wrong.
     pub(super) fn field(mut self, field: &str) -> Self {
         self.0.field = Some(field.to_owned());

@@ -260,7 +260,8 @@ impl Query {
         Ok(self.parsed(name, "true or false")?.unwrap_or(default))
     }
 
-    fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
+    /// A moment.
+    pub(super) fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Error> {
         self.parsed(name, "an RFC 3339 time")
     }
 
@@ -305,6 +306,12 @@ impl Query {
             created_after: self.time("created_after")?,
             created_before: self.time("created_before")?,
             ended_before: self.time("ended_before")?,
+            ended_after: self.time("ended_after")?,
+            changed_before: self.time("changed_before")?,
+            fingerprint: self.text("fingerprint")?.map(|text| text.parse()).transpose()?,
+            worker: self.text("worker")?,
+            key: self.text("key")?,
+            text: self.text("text")?,
         };
         filter.try_into()
     }

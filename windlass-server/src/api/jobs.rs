@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{CALL_MAX, Counted, ListQuery};
+use windlass::job::Why;
+use windlass::store::{CALL_MAX, Counted, ListQuery, Order, Sample, SampleStep};
 use windlass::{Error, JobId, State as JobState};
 
 use super::ApiState;
@@ -18,7 +19,7 @@ use super::bounded::{self, Shown};
 use super::error::Refusal;
 use super::extract::{Body, Caller, Id, Query, check_count};
 use super::roles::{Role, needs};
-use crate::wire::{Attempts, Count, Explanation, FoundJobs, Job, JobIds, JobPage, Logs, names};
+use crate::wire::{Attempts, Count, Explanation, FoundJobs, Job, JobIds, JobPage, Logs, Prospect, names};
 
 /// Longest wait for a job; proxies give up after a minute.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -75,6 +76,22 @@ pub(super) struct FilterParams {
     /// Ended before this moment.
     #[param(format = DateTime)]
     ended_before: Option<String>,
+    /// Ended at or after this moment.
+    #[param(format = DateTime)]
+    ended_after: Option<String>,
+    /// Changed state for the last time before this moment.
+    #[param(format = DateTime)]
+    changed_before: Option<String>,
+    /// Dead of this fault; see `/v1/errors`.
+    #[param(pattern = "^[0-7][0-9a-f]{15}$")]
+    fingerprint: Option<String>,
+    /// Running under a lease of this worker.
+    worker: Option<String>,
+    /// That this idempotency key stands for, in any scope.
+    key: Option<String>,
+    /// With this text in its payload, in the message of its last failure or in its tags; ASCII letters match in both cases.
+    /// Not for callers from whom payloads are hidden.
+    text: Option<String>,
 }
 
 /// A page of a list.
@@ -89,9 +106,11 @@ pub(super) struct PageParams {
     cursor: Option<String>,
 }
 
-/// List jobs, newest first
+/// List jobs
 ///
-/// Every condition that is given must hold. There is never a total; see `/v1/jobs/count`. A page that holds 16 MiB of
+/// Newest first, or in another `order`: `ended` is the last ended first and needs one terminal state, `due` the soonest first
+/// and needs `delayed` or `retrying`, `claim` the order in which jobs will be claimed and needs `scheduled` and a queue.
+/// Every condition that is given must hold. A page that looked at 10,000 jobs ends there and says so in `looked`. There is never a total; see `/v1/jobs/count`. A page that holds 16 MiB of
 /// payloads, results and checkpoints is cut there, with a cursor to go on from.
 #[utoipa::path(
     get,
@@ -100,16 +119,25 @@ pub(super) struct PageParams {
     params(
         FilterParams,
         PageParams,
+        ("order" = Option<String>, Query, description = "`newest`, `ended`, `due` or `claim`; `newest` unless said."),
         ("payloads" = Option<bool>, Query, description = "`false` leaves out payloads, results and checkpoints."),
     ),
     responses((status = 200, description = "A page of jobs.", body = JobPage))
 )]
 async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -> Result<Response, Refusal> {
     let shown = Shown::asked(&caller, &mut query)?;
-    let asked = ListQuery { filter: query.filter()?, limit: query.limit()?, after: query.cursor()? };
+    let order = match query.text("order")?.as_deref() {
+        None | Some("newest") => Order::Newest,
+        Some("ended") => Order::Ended,
+        Some("due") => Order::Due,
+        Some("claim") => Order::Claim,
+        Some(_) => return Err(Error::invalid("order", "must be newest, ended, due or claim").into()),
+    };
+    let asked = ListQuery { filter: query.filter()?, limit: query.limit()?, after: query.cursor()?, order };
     query.done()?;
+    let wanted = asked.limit;
     let page = bounded::page(&state, asked).await?;
-    bounded::page_answer(&state, shown, page).await
+    bounded::page_answer(&state, shown, wanted, page).await
 }
 
 /// Count jobs
@@ -223,7 +251,38 @@ async fn logs(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Json<L
     responses((status = 200, description = "Every reason; none when the next claim will take it.", body = Explanation))
 )]
 async fn explain(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Json<Explanation>, Refusal> {
-    Ok(Json(Explanation::from(&state.store().explain(id).await?)))
+    let explained = state.store().explain(id).await?;
+    let mut answer = Explanation::from(&explained);
+    let reasons = &explained.reasons;
+    let waits = |why: &Why| !matches!(why, Why::JobsAhead { .. } | Why::LimitReached { .. });
+    // Only for what nothing but its turn stands against.
+    if explained.state == JobState::Scheduled && !reasons.iter().any(waits) {
+        let ahead =
+            reasons.iter().find_map(|why| if let Why::JobsAhead { jobs, .. } = why { Some(*jobs) } else { None });
+        answer.about = prospect(&state, id, ahead.unwrap_or_default() as u64).await?;
+    }
+    Ok(Json(answer))
+}
+
+/// About when a job starts that so many are ahead of; none where nothing of its queue ended in the last minute.
+async fn prospect(state: &ApiState, id: JobId, ahead: u64) -> Result<Option<Prospect>, Refusal> {
+    let queue = state.client().job(id).await?.spec.queue.clone();
+    let now = state.store().now().await?;
+    let from = now.minus(Duration::from_secs(70));
+    let samples = state.store().samples(SampleStep::Seconds, from, now.plus(Duration::from_micros(1))).await?;
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return Ok(None) };
+    let ended = |sample: &Sample| {
+        let own = sample.lanes.iter().filter(|seen| seen.lane.queue == queue);
+        own.map(|seen| seen.lane.ended.iter().sum::<u64>() + seen.lane.retried).sum::<u64>()
+    };
+    let seconds = last.at.since(first.at).as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "it is an estimate")]
+    let (done, turn) = (ended(last).saturating_sub(ended(first)) as f64, (ahead + 1) as f64);
+    if done <= 0.0 || seconds <= 0.0 {
+        return Ok(None);
+    }
+    let rate = done / seconds;
+    Ok(Some(Prospect { ahead, rate, seconds: turn / rate }))
 }
 
 /// The result of a completed job, as it is

@@ -10,15 +10,19 @@ mod bounded;
 mod contents;
 mod control;
 pub(crate) mod error;
+mod errors;
 mod events;
 mod extract;
 mod firings;
+mod history;
 mod jobs;
 mod leases;
 mod me;
+mod numbers;
 mod openapi;
 mod operations;
 mod policies;
+mod pulse;
 mod queues;
 mod reload;
 pub mod roles;
@@ -43,7 +47,6 @@ pub use extract::Caller;
 pub use me::{About, Standing};
 pub use openapi::document;
 pub use reload::{Reload, Reloads, Reread};
-pub use series::Recorder;
 pub(crate) use submit::UNDELIVERED;
 
 use self::bounded::Bounds;
@@ -59,7 +62,7 @@ pub struct ApiState {
     stopping: CancellationToken,
     operations: Arc<Registry>,
     bounds: Arc<Bounds>,
-    recorder: Recorder,
+    pulse: pulse::Pulse,
     reload: Option<Reload>,
     body_bytes: usize,
 }
@@ -72,16 +75,16 @@ impl ApiState {
             stopping: CancellationToken::new(),
             operations: Arc::default(),
             bounds: Arc::default(),
-            recorder: Recorder::default(),
+            pulse: pulse::Pulse::default(),
             reload: None,
             body_bytes: BODY_BYTES_DEFAULT,
         }
     }
 
-    /// The same on another client: with operations of its own, and under the same bounds, which are of the process.
+    /// The same on another client: with operations and a pulse of its own, and under the same bounds, which are of the process.
     #[must_use]
     pub fn on(&self, client: Client) -> Self {
-        ApiState { client, operations: Arc::default(), ..self.clone() }
+        ApiState { client, operations: Arc::default(), pulse: pulse::Pulse::default(), ..self.clone() }
     }
 
     /// The same on another client of the same caller: operations are shared.
@@ -108,13 +111,6 @@ impl ApiState {
     #[must_use]
     pub fn body_bytes(mut self, bytes: usize) -> Self {
         self.body_bytes = bytes;
-        self
-    }
-
-    /// Answers with the readings of this recorder, which somebody else runs.
-    #[must_use]
-    pub fn recorder(mut self, recorder: Recorder) -> Self {
-        self.recorder = recorder;
         self
     }
 
@@ -146,6 +142,8 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(submit::routes())
         .merge(jobs::routes())
         .merge(contents::routes())
+        .merge(errors::routes())
+        .merge(history::routes())
         .merge(acts::routes())
         .merge(operations::routes())
         .merge(leases::routes())
@@ -155,10 +153,12 @@ fn routes() -> OpenApiRouter<ApiState> {
         .merge(schedules::routes())
         .merge(firings::routes())
         .merge(events::routes())
+        .merge(pulse::routes())
         .merge(policies::routes())
         .merge(system::routes())
         .merge(reload::routes())
         .merge(me::routes())
         .merge(series::routes())
+        .merge(numbers::routes())
         .merge(attention::routes())
 }

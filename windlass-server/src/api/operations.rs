@@ -25,6 +25,7 @@ use super::error::Refusal;
 use super::extract::{Body, Caller, Name, Query};
 use super::roles::{Role, needs};
 use super::submit::location;
+use crate::serve::attention::UnderWay;
 use crate::wire::{Kind, NewOperation, Operated, OperationState, OperationStatus, Operations, Problem, Step};
 
 /// How many operations run at once: each is a loop of transactions that competes with workers.
@@ -60,6 +61,8 @@ pub(super) struct Registry {
 struct Entry {
     id: Uuid,
     status: watch::Sender<OperationStatus>,
+    /// When it made its last step, by the store's clock.
+    moved_at: Mutex<Timestamp>,
     stop: CancellationToken,
 }
 
@@ -89,6 +92,19 @@ impl Registry {
         let entries = self.entries.lock().expect("nothing panics while it holds the registry");
         let found = Uuid::parse_str(id).ok().and_then(|id| entries.iter().find(|entry| entry.id == id).cloned());
         found.ok_or_else(|| Refusal::new(Kind::NOT_FOUND, UNKNOWN))
+    }
+
+    /// Those that go on, each with when it made its last step.
+    pub(super) fn under_way(&self) -> Vec<UnderWay> {
+        let entries = self.entries.lock().expect("nothing panics while it holds the registry");
+        let moved_at = |entry: &Entry| *entry.moved_at.lock().expect("nothing panics while it holds the time");
+        let running = entries.iter().filter(|entry| entry.is_running());
+        running.map(|entry| UnderWay { id: entry.id.to_string(), moved_at: moved_at(entry) }).collect()
+    }
+
+    /// How the operation of this id stands.
+    pub(super) fn status(&self, id: &str) -> Option<OperationStatus> {
+        self.find(id).ok().map(|entry| entry.status.borrow().clone())
     }
 
     fn newest_first(&self) -> Vec<OperationStatus> {
@@ -122,14 +138,29 @@ async fn start(
     let by = query.by(&caller)?;
     let wait = query.duration("wait", WAIT_MAX, Duration::ZERO)?;
     query.done()?;
+    let status = begin(state, new, by, wait).await?;
+    Ok(accepted(&status))
+}
+
+/// Starts an act on many jobs; gives how it stands after its end or this long.
+pub(super) async fn begin(
+    state: ApiState,
+    new: NewOperation,
+    by: Option<String>,
+    wait: Duration,
+) -> Result<OperationStatus, Refusal> {
     new.step(PAGE_MAX, None, by.clone())?;
     let started_at = state.store().now().await?;
     let entry = Arc::new(entry(&state, &new, started_at));
     state.operations.add(Arc::clone(&entry))?;
     tokio::spawn(run(state, Arc::clone(&entry), new, by));
-    let status = settled(&entry, wait).await;
-    let location = location(&format!("/v1/operations/{}", entry.id));
-    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(status)).into_response())
+    Ok(settled(&entry, wait).await)
+}
+
+/// The answer for an act that may still be going on.
+pub(super) fn accepted(status: &OperationStatus) -> Response {
+    let location = location(&format!("/v1/operations/{}", status.id));
+    (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(status)).into_response()
 }
 
 fn entry(state: &ApiState, new: &NewOperation, started_at: Timestamp) -> Entry {
@@ -145,7 +176,8 @@ fn entry(state: &ApiState, new: &NewOperation, started_at: Timestamp) -> Entry {
         ended_at: None,
         problem: None,
     };
-    Entry { id, status: watch::Sender::new(status), stop: state.stopping.child_token() }
+    let moved_at = Mutex::new(started_at);
+    Entry { id, status: watch::Sender::new(status), moved_at, stop: state.stopping.child_token() }
 }
 
 /// The status once it runs no more, or as it is when the time is over.
@@ -174,6 +206,9 @@ async fn run(state: ApiState, entry: Arc<Entry>, new: NewOperation, by: Option<S
                     let room = REFUSED_MAX.saturating_sub(status.refused.len());
                     status.refused.extend(told.refused.into_iter().take(room));
                 });
+                if let Ok(now) = state.store().now().await {
+                    *entry.moved_at.lock().expect("nothing panics while it holds the time") = now;
+                }
                 after = step.next;
                 if after.is_none() {
                     break (OperationState::Done, None);

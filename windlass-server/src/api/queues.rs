@@ -1,22 +1,32 @@
 //! Queues and workers.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{Act, Filter, PAGE_MAX, QueueRecord, WorkerRecord, WorkerReport as StoredReport};
+use windlass::store::{
+    Act, Filter, Operation, PAGE_MAX, QueueRecord, Target, WorkerRecord, WorkerReport as StoredReport,
+};
 use windlass::{Error, QueueName, State as JobState};
 
 use super::acting::{Acting, ByParams};
 use super::error::Refusal;
 use super::extract::{Body, Name, Query};
+use super::operations;
 use super::roles::{Role, needs};
 use super::{ApiState, bounded};
-use crate::wire::{CLAIM_NAMES_MAX, Changed, Queue, QueuePage, WorkerReport, Workers};
+use crate::wire::{
+    CLAIM_NAMES_MAX, Changed, NewOperation, OperationState, OperationStatus, Queue, QueuePage, WorkerReport, Workers,
+};
 
 /// Longest name of a machine, in characters; as long as DNS allows.
 const HOST_CHARS_MAX: usize = 255;
+/// How long a purge is waited for before it goes on by itself.
+const PURGE_WAIT: Duration = Duration::from_secs(10);
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
@@ -101,17 +111,38 @@ async fn resume(acting: Acting, Name(name): Name) -> Result<StatusCode, Refusal>
 }
 
 /// Cancel every job of a queue that nobody has claimed
+///
+/// Those that are there now; what comes later stays. It is an operation: where it takes longer than 10 s, it goes on by itself and
+/// the answer says where to follow it.
 #[utoipa::path(
     post,
     path = "/v1/queues/{queue}/purge",
     tag = "queues",
     params(("queue" = String, Path, description = "Its name, percent-encoded."), ByParams),
-    responses((status = 200, description = "How many were cancelled.", body = Changed))
+    responses(
+        (status = 200, description = "How many were cancelled.", body = Changed),
+        (status = 202, description = "It goes on.", body = OperationStatus),
+    )
 )]
-async fn purge(acting: Acting, Name(name): Name) -> Result<Json<Changed>, Refusal> {
-    let states = vec![JobState::Pending, JobState::Delayed, JobState::Scheduled, JobState::Retrying];
-    let filter = Filter { queue: Some(QueueName::new(name)?), states, ..Filter::default() };
-    acting.on_all(filter, Act::Cancel { force: false }, "purged").await
+async fn purge(acting: Acting, Name(name): Name) -> Result<Response, Refusal> {
+    let state = acting.state().clone();
+    // A moment after now, because what came in this very microsecond is there.
+    let frozen = state.store().now().await?.plus(Duration::from_micros(1));
+    let filter = Filter {
+        queue: Some(QueueName::new(name)?),
+        states: vec![JobState::Pending, JobState::Delayed, JobState::Scheduled, JobState::Retrying],
+        changed_before: Some(frozen),
+        ..Filter::default()
+    };
+    let target = Target::Matching { filter, limit: PAGE_MAX, after: None };
+    let why = "purged".to_owned();
+    let act = Operation { target, act: Act::Cancel { force: false }, by: None, why, dry_run: false };
+    let status = operations::begin(state, NewOperation::of(&act), acting.by(), PURGE_WAIT).await?;
+    match (status.state, &status.problem) {
+        (OperationState::Running, _) => Ok(operations::accepted(&status)),
+        (_, Some(problem)) => Err(Refusal::of(problem.clone())),
+        _ => Ok(Json(Changed { changed: status.changed }).into_response()),
+    }
 }
 
 /// The workers that live

@@ -1,13 +1,18 @@
 //! Workflows: look at them, cancel them, send their dead jobs back.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::job::{BATCH_MAX, DependsOn, RequeueOptions};
 use windlass::store::{Act, CALL_MAX, Filter, ListQuery, PAGE_MAX};
-use windlass::{JobRecord, State as JobState, WorkflowId};
+use windlass::workflow::{WorkflowRecord, WorkflowState};
+use windlass::{Error, JobId, JobRecord, State as JobState, WorkflowId};
 
 use super::ApiState;
 use super::acting::{Acting, ByParams};
@@ -30,19 +35,48 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 }
 
 /// Workflows, newest first
+///
+/// With a condition, a call looks at 1,000 of them: the page may be short, even empty, and still have a next one.
 #[utoipa::path(
     get,
     path = "/v1/workflows",
     tag = "workflows",
-    params(PageParams),
+    params(
+        PageParams,
+        ("name" = Option<String>, Query, description = "With this in its name."),
+        ("state" = Option<String>, Query, description = "How it stands as a whole; several with commas between."),
+    ),
     responses((status = 200, description = "A page of workflows.", body = WorkflowPage))
 )]
 async fn list(State(state): State<ApiState>, mut query: Query) -> Result<Json<WorkflowPage>, Refusal> {
-    let (limit, cursor) = (query.limit()?, query.cursor()?);
+    let (limit, mut after) = (query.limit()?, query.cursor()?);
+    let (name, states) = (query.text("name")?, query.text("state")?);
     query.done()?;
-    let page = state.store().workflows(cursor.as_ref(), limit).await?;
-    let items = page.items.iter().map(Into::into).collect();
-    Ok(Json(WorkflowPage { items, next_cursor: page.next.map(|cursor| cursor.0) }))
+    let states = states.map(|names| states_of(&names)).transpose()?;
+    let matches = |workflow: &WorkflowRecord| {
+        name.as_ref().is_none_or(|name| workflow.name.contains(name.as_str()))
+            && states.as_ref().is_none_or(|states| states.contains(&workflow.state()))
+    };
+    let (mut items, mut looked) = (Vec::new(), 0);
+    // Never more than are still wanted, so that the cursor is that of the last workflow of the page.
+    loop {
+        let page = state.store().workflows(after.as_ref(), limit - items.len()).await?;
+        looked += page.items.len();
+        items.extend(page.items.iter().filter(|workflow| matches(workflow)).map(Workflow::from));
+        after = page.next;
+        if after.is_none() || items.len() >= limit || looked >= PAGE_MAX {
+            return Ok(Json(WorkflowPage { items, next_cursor: after.map(|cursor| cursor.0) }));
+        }
+    }
+}
+
+fn states_of(names: &str) -> Result<Vec<WorkflowState>, Error> {
+    let read = |name: &str| {
+        let text = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(name);
+        let known = WorkflowState::deserialize(text);
+        known.map_err(|_| Error::invalid("state", "must be states that workflows have"))
+    };
+    names.split(',').map(read).collect()
 }
 
 /// Get workflows by id
@@ -88,35 +122,52 @@ async fn jobs(
     mut query: Query,
 ) -> Result<Response, Refusal> {
     let filter = Filter { workflow: Some(id), ..Filter::default() };
-    let asked = ListQuery { filter, limit: query.limit()?, after: query.cursor()? };
+    let asked = ListQuery { filter, limit: query.limit()?, after: query.cursor()?, ..ListQuery::default() };
     query.done()?;
     state.client().workflow(id).await?;
+    let wanted = asked.limit;
     let page = bounded::page(&state, asked).await?;
-    bounded::page_answer(&state, Shown::to(&caller), page).await
+    bounded::page_answer(&state, Shown::to(&caller), wanted, page).await
 }
 
 /// The jobs of a workflow and what waits for what
 ///
-/// At most the newest 10,000 jobs, as many as one workflow may begin with.
+/// At most the newest 10,000 jobs, as many as one workflow may begin with. With `fold`, a graph of more jobs than that has like
+/// siblings as one node: jobs of one type, queue and state that wait for the same jobs and are waited for by the same.
 #[utoipa::path(
     get,
     path = "/v1/workflows/{id}/graph",
     tag = "workflows",
-    params(("id" = String, Path, format = "uuid")),
+    params(
+        ("id" = String, Path, format = "uuid"),
+        ("fold" = Option<u32>, Query, description = "From how many jobs on like siblings are folded.", minimum = 1, maximum = 10000),
+    ),
     responses((status = 200, description = "The graph.", body = Graph))
 )]
-async fn graph(State(state): State<ApiState>, Id(id): Id<WorkflowId>) -> Result<Json<Graph>, Refusal> {
+async fn graph(
+    State(state): State<ApiState>,
+    Id(id): Id<WorkflowId>,
+    mut query: Query,
+) -> Result<Json<Graph>, Refusal> {
+    let most = BATCH_MAX as u64;
+    let fold = query.number("fold", 1..=most, most)?;
+    query.done()?;
     state.client().workflow(id).await?;
     let filter = Filter { workflow: Some(id), ..Filter::default() };
     let mut graph = Graph { nodes: Vec::new(), edges: Vec::new(), truncated: false };
     let mut after = None;
     loop {
-        let page = bounded::page(&state, ListQuery { filter: filter.clone(), limit: PAGE_MAX, after }).await?;
+        let page =
+            bounded::page(&state, ListQuery { filter: filter.clone(), limit: PAGE_MAX, after, ..ListQuery::default() })
+                .await?;
         page.items.iter().for_each(|job| draw(&mut graph, job));
         after = page.next;
         graph.truncated = after.is_some() && graph.nodes.len() >= BATCH_MAX;
         if after.is_none() || graph.truncated {
             graph.nodes.reverse();
+            if graph.nodes.len() as u64 > fold {
+                fold_siblings(&mut graph);
+            }
             return Ok(Json(graph));
         }
     }
@@ -129,12 +180,48 @@ fn draw(graph: &mut Graph, job: &JobRecord) {
         queue: job.spec.queue.to_string(),
         state: job.state,
         spawned_by: job.spawned_by,
+        attempt: job.attempt,
+        created_at: job.created_at,
+        scheduled_at: job.scheduled_at,
+        started_at: job.started_at,
+        ended_at: job.completed_at,
+        folded: Vec::new(),
     });
     for dependency in &job.spec.depends_on {
         if let DependsOn::Job(from) = dependency.on {
             graph.edges.push(Edge { from, to: job.id, kind: dependency.kind });
         }
     }
+}
+
+/// Makes one node of jobs that differ in nothing that a graph shows.
+fn fold_siblings(graph: &mut Graph) {
+    let mut around: HashMap<JobId, (Vec<JobId>, Vec<JobId>)> = HashMap::new();
+    for edge in &graph.edges {
+        around.entry(edge.to).or_default().0.push(edge.from);
+        around.entry(edge.from).or_default().1.push(edge.to);
+    }
+    let mut first: HashMap<_, usize> = HashMap::new();
+    let mut kept: Vec<Node> = Vec::new();
+    let mut gone = HashSet::new();
+    for node in std::mem::take(&mut graph.nodes) {
+        let (mut from, mut to) = around.remove(&node.id).unwrap_or_default();
+        from.sort_unstable();
+        to.sort_unstable();
+        let like = (node.job_type.clone(), node.queue.clone(), node.state, node.spawned_by, from, to);
+        match first.entry(like) {
+            Entry::Occupied(place) => {
+                gone.insert(node.id);
+                kept[*place.get()].folded.push(node.id);
+            }
+            Entry::Vacant(place) => {
+                place.insert(kept.len());
+                kept.push(node);
+            }
+        }
+    }
+    graph.nodes = kept;
+    graph.edges.retain(|edge| !gone.contains(&edge.from) && !gone.contains(&edge.to));
 }
 
 /// Cancel every unfinished job of a workflow
@@ -183,4 +270,49 @@ async fn act(
     acting.state().client().workflow(id).await?;
     let filter = Filter { workflow: Some(id), states, ..Filter::default() };
     acting.on_all(filter, act, why.reason).await
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass::job::DependencyKind;
+    use windlass::{JobId, Timestamp};
+
+    use super::*;
+
+    fn node(number: u128, job_type: &str) -> Node {
+        Node {
+            id: JobId::from_uuid(uuid::Uuid::from_u128(number)),
+            job_type: job_type.to_owned(),
+            queue: "q".to_owned(),
+            state: JobState::Completed,
+            spawned_by: None,
+            attempt: 1,
+            created_at: Timestamp::EPOCH,
+            scheduled_at: None,
+            started_at: None,
+            ended_at: None,
+            folded: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn like_siblings_are_folded_and_nothing_else() {
+        // One splits into three alike and one that is not, and all of them are gathered.
+        let nodes = vec![
+            node(1, "split"),
+            node(2, "part"),
+            node(3, "part"),
+            node(4, "part"),
+            node(5, "odd"),
+            node(6, "gather"),
+        ];
+        let edge =
+            |from: usize, to: usize| Edge { from: nodes[from].id, to: nodes[to].id, kind: DependencyKind::AfterAll };
+        let edges = (1..5).flat_map(|part| [edge(0, part), edge(part, 5)]).collect();
+        let mut graph = Graph { nodes: nodes.clone(), edges, truncated: false };
+        fold_siblings(&mut graph);
+        let told: Vec<_> = graph.nodes.iter().map(|node| (node.job_type.as_str(), node.folded.len())).collect();
+        assert_eq!(told, [("split", 0), ("part", 2), ("odd", 0), ("gather", 0)]);
+        assert_eq!(graph.edges.len(), 4);
+    }
 }

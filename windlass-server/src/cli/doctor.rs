@@ -20,6 +20,7 @@ use super::rows::count;
 use super::store::{file_sizes, schema_version, size};
 use super::table::{jobs, number, span};
 use crate::api::UNDELIVERED;
+use crate::serve::attention::{AttentionKind, Seen, Severity};
 use crate::serve::config::open_secrets;
 
 /// Clocks further apart than this confuse people who compare logs; windlass itself goes by the store's alone.
@@ -94,6 +95,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     served(&queues, &workers, session.out.now, &mut findings);
     schedules(&session, &mut findings).await?;
     dead(&queues, &mut findings);
+    attention(&session, &mut findings).await?;
     findings.extend(disk(&session.place));
     findings.extend(rights(reach.config().as_deref(), &session.place));
     findings.extend(pooler(&session.place).await?);
@@ -177,7 +179,8 @@ fn schema(place: &Place) -> Option<Finding> {
 /// Running jobs whose lease is over and that nobody takes back.
 async fn leases(session: &Session, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
     let filter = Filter { states: vec![State::Running], ..Filter::default() };
-    let running = session.store().list(&ListQuery { filter, limit: LOOKED_AT, after: None }).await?;
+    let running =
+        session.store().list(&ListQuery { filter, limit: LOOKED_AT, after: None, ..ListQuery::default() }).await?;
     let now = session.store().now().await?;
     let over = |at: Timestamp| now.since(at) > UPKEEP_LATE;
     let stuck: Vec<_> =
@@ -263,6 +266,23 @@ async fn schedules(session: &Session, findings: &mut Vec<Finding>) -> anyhow::Re
             "nobody runs upkeep: start `windlass run` or a worker; what a schedule missed fires as it says",
         ),
     });
+    Ok(())
+}
+
+/// What needs somebody and is not looked at by itself above.
+async fn attention(session: &Session, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
+    let known = [AttentionKind::NoWorker, AttentionKind::PausedWithWork, AttentionKind::Late, AttentionKind::Unsent];
+    for item in Seen::look(&**session.store()).await?.attention() {
+        if known.contains(&item.kind) {
+            continue;
+        }
+        let health = match item.severity {
+            Severity::Bad => Health::Bad,
+            Severity::Warning => Health::Watch,
+        };
+        let advice = item.act.map_or_else(|| format!("look at {} on the page", item.link), |act| format!("`{act}`"));
+        findings.push(Finding::of(health, "attention", item.text, advice));
+    }
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Which jobs: the conditions that lists and bulk verbs share.
 
 use clap::Args;
+use windlass::job::{Fingerprint, WorkerId};
 use windlass::store::Filter;
 use windlass::{JobType, QueueName, State, Timestamp, WorkflowId};
 
@@ -47,6 +48,24 @@ pub(crate) struct FilterArgs {
     /// Ended before this time or age
     #[arg(long, value_name = "WHEN", value_parser = parse::when)]
     ended_before: Option<When>,
+    /// Ended since this time or age
+    #[arg(long, value_name = "WHEN", value_parser = parse::when, hide = true)]
+    ended_after: Option<When>,
+    /// In the same state since before this time or age
+    #[arg(long, value_name = "WHEN", value_parser = parse::when, hide = true)]
+    changed_before: Option<When>,
+    /// Dead of this fault; `windlass errors` lists them
+    #[arg(long, value_name = "FINGERPRINT")]
+    fingerprint: Option<Fingerprint>,
+    /// Running on this worker
+    #[arg(long, value_name = "WORKER", value_parser = parse::worker, hide = true)]
+    worker: Option<WorkerId>,
+    /// With this idempotency key
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// With this text in payload, failure or tags
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
 }
 
 /// A state, or one of the words by which lists of queues gather several.
@@ -87,6 +106,12 @@ impl FilterArgs {
             created_from: self.created_after.map(|when| when.at(now)),
             created_before: self.created_before.map(|when| when.at(now)).or(older),
             ended_before: self.ended_before.map(|when| when.at(now)),
+            ended_from: self.ended_after.map(|when| when.at(now)),
+            changed_before: self.changed_before.map(|when| when.at(now)),
+            fingerprint: self.fingerprint,
+            worker: self.worker.clone(),
+            key: self.key.clone(),
+            text: self.text.clone(),
         }
     }
 
@@ -152,7 +177,8 @@ mod tests {
         fn nothing_typed_as_a_condition_panics(
             name in prop::sample::select(vec![
                 "--state", "--queue", "--type", "--tag", "--workflow", "--schedule", "--correlation-id", "--code",
-                "--older-than", "--created-after", "--created-before", "--ended-before",
+                "--older-than", "--created-after", "--created-before", "--ended-before", "--ended-after", "--changed-before",
+                "--fingerprint", "--worker", "--key", "--text",
             ]),
             value in "\\PC{0,40}|[0-9a-zA-Z:+.,=_-]{0,40}",
         ) {

@@ -87,10 +87,11 @@ impl RetryArgs {
     }
 }
 
-/// Of how many submissions one is enough. All but the key is told by `--help` alone: `-h` fits on a screen.
+/// Of how many submissions one is enough. The help names only the key and, in an example, the guide that has the rest: it
+/// fits on a screen.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct UniqueArgs {
-    /// The same key in 24 hours is the same job; --help has more
+    /// The same key within 24 hours is the same job
     #[arg(long, value_name = "KEY", conflicts_with_all = ["unique", "unique_by"])]
     key: Option<String>,
     /// The same payload is the same job, until that has ended

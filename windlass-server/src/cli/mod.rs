@@ -3,15 +3,18 @@
 //! Every command works on `Arc<dyn Store>`, however it is reached (`connect.rs`), and prints through `output.rs`: data on
 //! standard output, everything else on standard error. How a command ends is decided in `exit.rs`.
 
+mod attention;
 mod bench;
 mod bulk;
 mod completions;
 mod connect;
+mod demo_fill;
 mod detail;
 mod dlq;
 mod doctor;
 mod enqueue;
 mod enqueue_file;
+mod errors;
 mod exit;
 mod exported;
 mod filter;
@@ -20,6 +23,7 @@ mod ids;
 mod interrupt;
 mod job_args;
 mod jobs;
+mod open;
 mod output;
 mod parse;
 mod queues;
@@ -73,12 +77,17 @@ All commands: windlass --help";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List what needs somebody, worst first
+    Attention(attention::Arguments),
     /// Measure a store on this machine
     Bench(bench::Arguments),
     /// Print what a shell needs to complete commands
     Completions(completions::Arguments),
     /// Look at the dead-letter queue, send jobs back or remove them
     Dlq(dlq::Arguments),
+    /// Write a large store, to look at and to measure
+    #[command(hide = true)]
+    DemoFill(demo_fill::Arguments),
     /// The second worker process of a demonstration
     #[command(hide = true)]
     DemoWorker(run::DemoWorker),
@@ -86,8 +95,12 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Enqueue a job, or the jobs of a file
     Enqueue(Box<enqueue::Arguments>),
+    /// Group failed jobs by what they failed with
+    Errors(errors::Arguments),
     /// Look at jobs, wait for them, act on them
     Jobs(Box<jobs::Arguments>),
+    /// Show a server's page in the browser
+    Open(open::Arguments),
     /// Print the description of the HTTP API
     #[command(after_help = "Example:\n  windlass openapi > openapi.json")]
     Openapi,
@@ -150,12 +163,15 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         return Ok(writeln!(std::io::stdout(), "{FIRST}")?);
     };
     match asked {
+        Command::Attention(arguments) => attention::run(reach, arguments).await,
         Command::Bench(arguments) => bench::run(arguments).await,
         Command::Completions(arguments) => completions::run(&arguments, command()),
         Command::Dlq(arguments) => dlq::run(reach, arguments).await,
         Command::Doctor(arguments) => doctor::run(reach, arguments).await,
         Command::Enqueue(arguments) => enqueue::run(reach, *arguments).await,
+        Command::Errors(arguments) => errors::run(reach, arguments).await,
         Command::Jobs(arguments) => jobs::run(reach, *arguments).await,
+        Command::Open(arguments) => open::run(reach, &arguments),
         Command::Openapi => {
             use std::io::Write;
             Ok(writeln!(std::io::stdout(), "{}", crate::api::document().trim_end())?)
@@ -165,6 +181,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Stats(arguments) => stats::run(reach, arguments).await,
         Command::Store(arguments) => store::run(reach, arguments).await,
         Command::Top(arguments) => top::run(reach, arguments).await,
+        Command::DemoFill(arguments) => demo_fill::run(reach, arguments).await,
         Command::DemoWorker(arguments) => run::demo_worker(reach, arguments).await,
         Command::Run(arguments) => run::run(reach, arguments).await,
         Command::Token(command) => token::run(reach, command).await,

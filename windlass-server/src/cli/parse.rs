@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use windlass::job::WorkerId;
 use windlass::{JobType, QueueName, Timestamp};
 
 use crate::wire::{Limit, Span};
@@ -57,6 +58,11 @@ pub(crate) fn when(text: &str) -> Result<When, String> {
 /// The name of a queue.
 pub(crate) fn queue(text: &str) -> windlass::Result<QueueName> {
     QueueName::new(text)
+}
+
+/// The id of a worker.
+pub(crate) fn worker(text: &str) -> windlass::Result<WorkerId> {
+    WorkerId::new(text)
 }
 
 /// The name of a type.

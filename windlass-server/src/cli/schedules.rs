@@ -51,10 +51,13 @@ enum Command {
     #[command(after_help = "Example:\n  windlass schedules delete nightly")]
     Delete(Named),
     /// Say when a schedule fires next, or when a timing would
-    #[command(after_help = "\
+    #[command(
+        visible_alias = "preview",
+        after_help = "\
 Examples:
   windlass schedules next nightly -n 10
-  windlass schedules next --cron '30 2 * * *' --zone Europe/Berlin")]
+  windlass schedules next --cron '30 2 * * *' --zone Europe/Berlin"
+    )]
     Next {
         /// Which schedule; or name a timing below
         #[arg(value_name = "NAME", required_unless_present_any = ["cron", "every", "delay"])]

@@ -18,6 +18,7 @@ use super::output::{Out, OutputArgs, Row, is_watched};
 use super::parse;
 use super::rows::Dead;
 use super::table::{self, number};
+use crate::serve::attention::{AttentionItem, Seen};
 
 /// How many failures are shown.
 const FAILURES_SHOWN: usize = 5;
@@ -53,6 +54,7 @@ struct Snapshot {
     queues: Vec<QueueRecord>,
     workers: Vec<WorkerRecord>,
     dead: Vec<JobRecord>,
+    attention: Vec<AttentionItem>,
 }
 
 impl Snapshot {
@@ -64,6 +66,7 @@ impl Snapshot {
             queues: client.queues().await?,
             workers: client.workers().await?,
             dead: client.dead(FAILURES_SHOWN, None).await?.items,
+            attention: Seen::look(&**session.store()).await?.attention(),
         })
     }
 
@@ -229,6 +232,10 @@ fn drawing(out: &Out, last: Option<&Snapshot>, next: &Snapshot) -> String {
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let (came, went) = (rate(next.totals.accepted, last.totals.accepted), rate(next.ended(), last.ended()));
         text.push_str(&format!("in {came:.1} jobs/s   out {went:.1} jobs/s\n"));
+    }
+    if !next.attention.is_empty() {
+        let shown = &next.attention[..next.attention.len().min(FAILURES_SHOWN)];
+        section(&mut text, "Needs somebody", out, shown, next.now);
     }
     section(&mut text, "Queues", out, &next.queues, next.now);
     section(&mut text, "Workers", out, &next.workers, next.now);

@@ -11,9 +11,10 @@ use windlass::flow::{Change, ControlEdit, ControlRecord, GateName, KeyRecord};
 use windlass::job::{AttemptRecord, Explanation, LeaseKey, LogLine, Settlement, Stale};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, CALL_MAX, ClaimRequest, Claims, Counted, Cursor, Extended, Filter, Inserted, JobEvent, KeyQuery,
-    ListQuery, Operated, Operation, PAGE_MAX, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled, Store,
-    Target, Totals, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport,
+    ActRecord, CALL_MAX, ClaimRequest, Claims, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
+    JobEvent, KeyQuery, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX, Page, QueueRecord, Sample,
+    SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Totals, Upkeep, UpkeepReport, Wake,
+    WorkerRecord, WorkerReport,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp, WorkflowId};
@@ -140,6 +141,13 @@ impl Store for HttpStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         let call = filtered(self.get("list jobs", &["jobs"]), &query.filter);
+        let order = match query.order {
+            Order::Newest => None,
+            Order::Ended => Some("ended"),
+            Order::Due => Some("due"),
+            Order::Claim => Some("claim"),
+        };
+        let call = call.maybe("order", order);
         let page: wire::JobPage = paged(call, query.after.as_ref(), query.limit).answer().await?;
         let items: Result<Vec<_>> = page.items.into_iter().map(JobRecord::try_from).collect();
         Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
@@ -153,6 +161,18 @@ impl Store for HttpStore {
         let call = call.param("cap", cap.min(CAP_MAX).to_string());
         let answer: wire::Count = call.param("looked", looked_max.min(LOOKED_MAX).to_string()).answer().await?;
         Ok(Counted { count: answer.count, looked: answer.looked, capped: answer.capped })
+    }
+
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        let call = self
+            .get("group dead jobs", &["errors"])
+            .maybe("queue", query.queue.as_ref().map(QueueName::as_str))
+            .maybe("type", query.job_type.as_ref().map(windlass::JobType::as_str))
+            .maybe("cursor", query.after.as_ref().map(|cursor| cursor.0.as_str()))
+            .param("limit", query.groups_max().to_string());
+        let page: wire::ErrorPage = call.answer().await?;
+        let items: Result<Vec<_>> = page.items.into_iter().map(FaultGroup::try_from).collect();
+        Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
@@ -183,6 +203,24 @@ impl Store for HttpStore {
     async fn totals(&self) -> Result<Totals> {
         let totals: wire::Totals = self.get("read the totals", &["stats"]).answer().await?;
         Ok(totals.into())
+    }
+
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        let call = self.get("read the numbers of lanes", &["lanes"]);
+        let lanes: wire::Lanes = call.maybe("ends_after", ends_from.map(|at| at.to_string())).answer().await?;
+        lanes.try_into()
+    }
+
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()> {
+        let sample = wire::NewSample { step: step.every().as_secs(), sample: sample.into() };
+        self.write("keep a sample", Method::POST, &["samples"]).json(&sample)?.done().await
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        let call = self.get("read samples", &["samples"]).param("step", step.every().as_secs().to_string());
+        let call = call.param("from", from.to_string()).param("before", before.to_string());
+        let samples: wire::Samples = call.answer().await?;
+        samples.items.into_iter().map(Sample::try_from).collect()
     }
 
     async fn operate(&self, operation: &Operation) -> Result<Operated> {
@@ -387,6 +425,12 @@ fn filtered<'a>(call: Call<'a>, filter: &Filter) -> Call<'a> {
         .maybe("created_after", filter.created_from.map(|at| at.to_string()))
         .maybe("created_before", filter.created_before.map(|at| at.to_string()))
         .maybe("ended_before", filter.ended_before.map(|at| at.to_string()))
+        .maybe("ended_after", filter.ended_from.map(|at| at.to_string()))
+        .maybe("changed_before", filter.changed_before.map(|at| at.to_string()))
+        .maybe("fingerprint", filter.fingerprint.map(|fingerprint| fingerprint.to_string()))
+        .maybe("worker", filter.worker.as_ref().map(ToString::to_string))
+        .maybe("key", filter.key.as_deref())
+        .maybe("text", filter.text.as_deref())
 }
 
 fn wire_name(state: windlass::State) -> String {

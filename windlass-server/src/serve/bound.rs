@@ -9,11 +9,12 @@ use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
 use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobSpec, LogLine, Settlement};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, ClaimRequest, Claims, Counted, Cursor, Filter, Inserted, JobEvent, KeyQuery, Layer, ListQuery, Operated,
-    Operation, PAGE_MAX, Page, QueueRecord, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
+    ActRecord, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, KeyQuery,
+    Layer, ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Sample, SampleStep, ScheduleEdit,
+    ScheduleEdited, Settled, Store, Target,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
-use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result};
+use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp};
 
 /// What begins the names that are the system's own, such as the queue of webhooks.
 const SYSTEM: &str = "windlass.";
@@ -72,9 +73,12 @@ fn narrowed<T: Clone + PartialEq + std::fmt::Display>(what: &str, asked: Option<
     }
 }
 
+/// What stands in place of words that may repeat a payload.
+const HIDDEN: &str = "hidden from this token";
+
 /// A failure's words may repeat what the job was given; its category and code do not.
 fn hide(failure: &mut FailureRecord) {
-    failure.message = "hidden from this token".to_owned();
+    HIDDEN.clone_into(&mut failure.message);
     failure.causes.clear();
 }
 
@@ -109,6 +113,15 @@ impl Bound {
         options.callback_url = options.callback_url.as_deref().map(without_path);
         options.idempotency = None;
         job
+    }
+
+    /// The filter as the token may use it: not to find out what is hidden from it.
+    fn narrow(&self, filter: &Filter) -> Result<Filter> {
+        if self.hides && (filter.text.is_some() || filter.key.is_some()) {
+            let why = "text and idempotency keys are hidden from this token, as payloads are";
+            return Err(Error::Unauthorized(why.to_owned()));
+        }
+        self.bounds.narrow(filter)
     }
 
     fn sees(&self, job: &JobRecord) -> bool {
@@ -219,14 +232,27 @@ impl Layer for Bound {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
-        let query = ListQuery { filter: self.bounds.narrow(&query.filter)?, ..query.clone() };
+        let query = ListQuery { filter: self.narrow(&query.filter)?, ..query.clone() };
         let mut page = self.inner.list(&query).await?;
         page.items = page.items.into_iter().map(|job| self.shown(job)).collect();
         Ok(page)
     }
 
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
-        self.inner.count(&self.bounds.narrow(filter)?, cap, looked_max).await
+        self.inner.count(&self.narrow(filter)?, cap, looked_max).await
+    }
+
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        let query = FaultQuery {
+            queue: narrowed("queue", query.queue.clone(), &self.bounds.queues)?,
+            job_type: narrowed("type", query.job_type.clone(), &self.bounds.types)?,
+            ..query.clone()
+        };
+        let mut page = self.inner.faults(&query).await?;
+        if self.hides {
+            page.items.iter_mut().for_each(|group| HIDDEN.clone_into(&mut group.pattern));
+        }
+        Ok(page)
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
@@ -257,6 +283,21 @@ impl Layer for Bound {
         Ok(page)
     }
 
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        let mut seen = self.inner.observe(ends_from).await?;
+        seen.lanes.retain(|lane| self.bounds.covers(&lane.queue, &lane.job_type));
+        seen.ends.retain(|end| self.bounds.covers(&end.queue, &end.job_type));
+        Ok(seen)
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        let mut samples = self.inner.samples(step, from, before).await?;
+        for sample in &mut samples {
+            sample.lanes.retain(|seen| self.bounds.covers(&seen.lane.queue, &seen.lane.job_type));
+        }
+        Ok(samples)
+    }
+
     async fn operate(&self, operation: &Operation) -> Result<Operated> {
         let mut operation = operation.clone();
         match &mut operation.target {
@@ -265,7 +306,7 @@ impl Layer for Bound {
                     self.seen(*id).await?;
                 }
             }
-            Target::Matching { filter, .. } => *filter = self.bounds.narrow(filter)?,
+            Target::Matching { filter, .. } => *filter = self.narrow(filter)?,
         }
         self.inner.operate(&operation).await
     }

@@ -3,6 +3,7 @@
 //! `config` says what to do, `listen` takes connections, `guard` decides who may, `health` and `metrics` tell how it
 //! goes, `webhook` tells others. What the API does is in `api`.
 
+pub(crate) mod attention;
 mod bound;
 pub mod config;
 pub mod demo;
@@ -12,6 +13,7 @@ mod listen;
 pub mod logs;
 pub mod metrics;
 mod presence;
+mod recorder;
 pub mod signals;
 pub mod tls;
 pub mod webhook;
@@ -37,11 +39,12 @@ use self::guard::{Apis, Guard, Seen};
 use self::health::Health;
 use self::metrics::Exporter;
 use self::presence::Presence;
+use self::recorder::Recorder;
 use self::signals::{Asked, Signals};
 use self::tls::Tls;
 use self::webhook::{Deliverer, SystemLookup};
 use self::words::Started;
-use crate::api::{self, ApiState, Recorder, Reload, Reloads, Reread};
+use crate::api::{self, ApiState, Reload, Reloads, Reread};
 use crate::marked::{self, Owner};
 
 /// How often measured distributions are folded together.
@@ -120,11 +123,10 @@ impl Server {
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
         let health = Health::new(Arc::clone(&store), stopping.clone());
         let exporter = Exporter::new(handle, Arc::clone(&store));
-        let recorder = Recorder::default();
         let (reload, reloads) = Reload::new();
-        let apis = apis(&client, &settings, &recorder, &stopping, reload);
+        let apis = apis(&client, &settings, &stopping, reload);
         // It ends by itself when the server stops.
-        tokio::spawn(recorder.run(Arc::clone(&store), stopping.clone()));
+        tokio::spawn(Recorder::default().run(Arc::clone(&store), stopping.clone()));
         let guard = Arc::new(Guard::new(&settings, apis, health, exporter, stopping.clone())?);
         let upkeep =
             tokio::spawn(keep_up(Arc::clone(&store), Arc::clone(&guard), settings.retention, stopping.clone()));
@@ -238,19 +240,13 @@ impl Server {
 }
 
 /// The API on the store itself, and on what a token sees of it.
-fn apis(
-    client: &Client,
-    settings: &Settings,
-    recorder: &Recorder,
-    stopping: &CancellationToken,
-    reload: Reload,
-) -> Apis {
+fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken, reload: Reload) -> Apis {
     // Only what comes over the API: workers of this process are counted where they run.
     let presence = Presence::over(Arc::clone(client.store()));
     let (limits, policies) = (*client.limits_in_force(), settings.policies.clone());
     let client = Client::with_store(Arc::new(presence)).limits(limits).policies(policies);
     let state = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
-    let state = state.recorder(recorder.clone()).reload(reload);
+    let state = state.reload(reload);
     Apis::new(api::router(state.clone()), move |&Seen { name, whole, bounds, hides }| {
         if whole {
             return api::router(state.with_client(client.clone().submitted_by(name)));
@@ -258,9 +254,7 @@ fn apis(
         let seen = Bound { inner: Arc::clone(client.store()), bounds: bounds.clone(), hides };
         let (limits, policies) = (*client.limits_in_force(), client.policies_in_force().clone());
         let client = Client::with_store(Arc::new(seen)).limits(limits).policies(policies);
-        let state = state.on(client.submitted_by(name));
-        // The readings are of the whole store: whoever is bound to a part of it gets none.
-        api::router(if bounds.is_empty() { state } else { state.recorder(Recorder::default()) })
+        api::router(state.on(client.submitted_by(name)))
     })
 }
 

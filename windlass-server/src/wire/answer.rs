@@ -38,9 +38,24 @@ macro_rules! list {
     };
 }
 
-page! {
-    /// Jobs, newest first.
-    JobPage of Job
+/// A page of jobs.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct JobPage {
+    /// The rows.
+    pub items: Vec<Job>,
+    /// Where to go on; absent at the end. A page may be short, even empty, and still have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Where the page ended because enough jobs were looked at: how many were. `next_cursor` looks on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked: Option<Looked>,
+}
+
+/// How far a list looked before it stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Looked {
+    /// How many jobs.
+    pub jobs: u64,
 }
 page! {
     /// Workflows, newest first.

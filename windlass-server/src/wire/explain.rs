@@ -9,7 +9,7 @@ use super::job::Reason;
 use super::names;
 
 /// Every reason why a job is not running now.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     /// The job.
     #[schema(value_type = String, format = "uuid")]
@@ -19,6 +19,9 @@ pub struct Explanation {
     pub state: State,
     /// The reasons; empty when the next claim will take it.
     pub reasons: Vec<Explained>,
+    /// About when it starts, where only its turn is waited for and the queue moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<Prospect>,
 }
 
 /// One reason, for programs and in words.
@@ -28,6 +31,10 @@ pub struct Explained {
     pub why: Because,
     /// The same in words.
     pub text: String,
+    /// When it ends by itself, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
 }
 
 /// One reason why a job is not running now.
@@ -133,13 +140,35 @@ pub enum Because {
     Other,
 }
 
+/// About when a job starts, at the rate of the last minute.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Prospect {
+    /// How many jobs come first.
+    pub ahead: u64,
+    /// How many jobs of the queue ended a second.
+    pub rate: f64,
+    /// In how many seconds it starts if that goes on.
+    pub seconds: f64,
+}
+
+/// When a reason ends by itself, where that is known.
+fn until(why: &StoredWhy) -> Option<Timestamp> {
+    match why {
+        StoredWhy::DelayedUntil { run_at } | StoredWhy::BackingOffUntil { run_at } => Some(*run_at),
+        StoredWhy::Running { expires_at, .. } => Some(*expires_at),
+        _ => None,
+    }
+}
+
 impl From<&StoredExplanation> for Explanation {
     fn from(explanation: &StoredExplanation) -> Self {
-        let explained = |why: &StoredWhy| Explained { why: Because::from(why), text: why.to_string() };
+        let explained =
+            |why: &StoredWhy| Explained { why: Because::from(why), text: why.to_string(), until: until(why) };
         Explanation {
             job: explanation.job,
             state: explanation.state,
             reasons: explanation.reasons.iter().map(explained).collect(),
+            about: None,
         }
     }
 }

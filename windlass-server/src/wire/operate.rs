@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use windlass::job::{Idempotency, RequeueOptions, Scope, SimpleState, WINDOW_DEFAULT};
+use windlass::job::{Fingerprint, Idempotency, RequeueOptions, Scope, SimpleState, WINDOW_DEFAULT, WorkerId};
 use windlass::store::{
     Act, CALL_MAX, Cursor, Edit as StoredEdit, Filter as StoredFilter, Operated as StoredOperated, Operation, PAGE_MAX,
     Target,
@@ -60,6 +60,28 @@ pub struct Filter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_before: Option<Timestamp>,
+    /// Ended at or after this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_after: Option<Timestamp>,
+    /// Changed state for the last time before this moment, which freezes the set: what comes into it later is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub changed_before: Option<Timestamp>,
+    /// Dead of this fault; see `/v1/errors`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[0-7][0-9a-f]{15}$")]
+    pub fingerprint: Option<Fingerprint>,
+    /// Running under a lease of this worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// That this idempotency key stands for, in any scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// With this text in its payload, in the message of its last failure or in its tags; not for callers from whom payloads
+    /// are hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// What may be changed of a job. What is left out stays; `null` clears.
@@ -256,6 +278,12 @@ impl TryFrom<Filter> for StoredFilter {
             created_from: filter.created_after,
             created_before: filter.created_before,
             ended_before: filter.ended_before,
+            ended_from: filter.ended_after,
+            changed_before: filter.changed_before,
+            fingerprint: filter.fingerprint,
+            worker: filter.worker.map(WorkerId::new).transpose()?,
+            key: filter.key,
+            text: filter.text,
         })
     }
 }
@@ -275,6 +303,12 @@ impl From<&StoredFilter> for Filter {
             created_after: filter.created_from,
             created_before: filter.created_before,
             ended_before: filter.ended_before,
+            ended_after: filter.ended_from,
+            changed_before: filter.changed_before,
+            fingerprint: filter.fingerprint,
+            worker: filter.worker.as_ref().map(ToString::to_string),
+            key: filter.key.clone(),
+            text: filter.text.clone(),
         }
     }
 }

@@ -178,6 +178,27 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub spawned_by: Option<JobId>,
+    /// Starts in its present generation.
+    pub attempt: u32,
+    /// When it was submitted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Since when it could be claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub scheduled_at: Option<Timestamp>,
+    /// When its last attempt began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// The like siblings that this node stands for as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<names::Id>)]
+    pub folded: Vec<JobId>,
 }
 
 /// One job waits for another.

@@ -170,25 +170,36 @@ impl NewSchedule {
     }
 
     fn timing(&self) -> Result<Timing> {
-        let stray = |field, given: bool| {
-            if given { Err(Error::invalid(field, "does not go with this timing")) } else { Ok(()) }
-        };
-        match (&self.cron, self.every, self.delay) {
-            (Some(expression), None, None) => {
-                stray("anchor", self.anchor.is_some())?;
-                Ok(Timing::Cron(Cron::new(expression, self.zone.as_deref().unwrap_or("UTC"))?))
-            }
-            (None, Some(every), None) => {
-                stray("zone", self.zone.is_some())?;
-                Ok(Timing::Every { every: every.0, anchor: self.anchor.unwrap_or(Timestamp::EPOCH) })
-            }
-            (None, None, Some(delay)) => {
-                stray("zone", self.zone.is_some())?;
-                stray("anchor", self.anchor.is_some())?;
-                Ok(Timing::Delay { after: delay.0 })
-            }
-            _ => Err(Error::invalid("timing", "exactly one of cron, every and delay must be given")),
+        timing(self.cron.as_deref(), self.zone.as_deref(), self.every, self.anchor, self.delay)
+    }
+}
+
+/// The timing that members say, exactly one of `cron`, `every` and `delay`.
+pub fn timing(
+    cron: Option<&str>,
+    zone: Option<&str>,
+    every: Option<Span>,
+    anchor: Option<Timestamp>,
+    delay: Option<Span>,
+) -> Result<Timing> {
+    let stray = |field, given: bool| {
+        if given { Err(Error::invalid(field, "does not go with this timing")) } else { Ok(()) }
+    };
+    match (cron, every, delay) {
+        (Some(expression), None, None) => {
+            stray("anchor", anchor.is_some())?;
+            Ok(Timing::Cron(Cron::new(expression, zone.unwrap_or("UTC"))?))
         }
+        (None, Some(every), None) => {
+            stray("zone", zone.is_some())?;
+            Ok(Timing::Every { every: every.0, anchor: anchor.unwrap_or(Timestamp::EPOCH) })
+        }
+        (None, None, Some(delay)) => {
+            stray("zone", zone.is_some())?;
+            stray("anchor", anchor.is_some())?;
+            Ok(Timing::Delay { after: delay.0 })
+        }
+        _ => Err(Error::invalid("timing", "exactly one of cron, every and delay must be given")),
     }
 }
 

@@ -14,9 +14,10 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 use windlass::job::{
     AttemptId, Backoff, CancelAsked as StoredCancel, Debounce, Dependency as StoredDependency, DependencyKind,
-    DependsOn, FailureRecord, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo, LeaseKey,
-    LeaseToken, Limits, Lost, OnExisting, Outcome as Ended, Progress as StoredProgress, Reason as StoredReason,
-    ReasonKind, RequeueOptions, RunAt, Scope, Stale, Timeouts, TraceContext as Trace, Until, WorkerId,
+    DependsOn, FailureRecord, Fingerprint, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo,
+    LeaseKey, LeaseToken, Limits, Lost, OnExisting, Outcome as Ended, Progress as StoredProgress,
+    Reason as StoredReason, ReasonKind, RequeueOptions, RunAt, Scope, Stale, Timeouts, TraceContext as Trace, Until,
+    WorkerId,
 };
 use windlass::store::{Act, Edit as StoredEdit, Filter as StoredFilter, Operation, Save as StoredSave, Target};
 use windlass::{
@@ -239,10 +240,16 @@ fn filter() -> impl Strategy<Value = StoredFilter> {
             workflow: None,
             schedule: code.clone(),
             correlation_id: code.clone(),
+            key: code.clone(),
+            text: code.clone(),
             code,
             created_from: at,
             created_before: at,
             ended_before: at,
+            ended_from: at,
+            changed_before: at,
+            fingerprint: at.and_then(|at| Fingerprint::from_number(at.as_micros())),
+            worker: at.map(|at| WorkerId::new(format!("w{}", at.as_micros())).expect("a name")),
         },
     )
 }

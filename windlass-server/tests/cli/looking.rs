@@ -82,6 +82,33 @@ fn the_dead_letter_queue_is_listed() {
 }
 
 #[test]
+fn failed_jobs_are_grouped_by_what_they_died_of() {
+    let bench = Bench::seeded();
+    insta::assert_snapshot!(bench.told(&[
+        &["errors"],
+        &["errors", "-o", "wide"],
+        &["errors", "-o", "id"],
+        &["errors", "--queue", "nowhere"],
+        &["dlq", "list", "--fingerprint", "nonsense"],
+    ]));
+    let fault = bench.run(&["errors", "-o", "id"]).stdout.lines().next().expect("a group").to_owned();
+    let found = bench.run(&["dlq", "list", "--fingerprint", &fault, "-o", "id"]);
+    assert!(!found.stdout.is_empty());
+}
+
+#[test]
+fn what_needs_somebody_and_what_happened_are_told() {
+    let bench = Bench::seeded();
+    insta::assert_snapshot!(bench.told(&[
+        &["jobs", "history", "{dead}"],
+        &["jobs", "history", "{scheduled}"],
+        &["attention"],
+        &["open", "/errors", "--print", "--server", "http://127.0.0.1:7878"],
+        &["open", "--print"],
+    ]));
+}
+
+#[test]
 fn a_hostile_message_does_not_reach_the_terminal() {
     let bench = Bench::seeded();
     for command in

@@ -4,6 +4,7 @@ mod bounded;
 mod bounds;
 mod documents;
 mod leases;
+mod numbers;
 mod operators;
 mod outcomes;
 mod page;

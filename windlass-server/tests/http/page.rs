@@ -80,7 +80,7 @@ async fn a_series_without_readings_is_empty_and_says_so() {
     assert_eq!(series["at"], json!([]));
     assert_eq!(series.get("since"), None);
     assert_eq!(server.get("/v1/series?of=colour").await.problem().0, 400);
-    assert_eq!(server.get("/v1/series?last=2h").await.problem().0, 400);
+    assert_eq!(server.get("/v1/series?last=15d").await.problem().0, 400);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ impl Client {
 
     /// Jobs that match, newest first, a page of up to 1,000 at a time.
     pub async fn list(&self, filter: Filter, limit: usize, after: Option<Cursor>) -> Result<Page<JobRecord>> {
-        self.store().list(&ListQuery { filter, limit, after }).await
+        self.store().list(&ListQuery { filter, limit, after, ..ListQuery::default() }).await
     }
 
     /// How many jobs match, counted no further than `cap`.

@@ -44,13 +44,14 @@ use serde::{Deserialize, Serialize};
 
 use super::damage;
 use super::failure::{Failure, Hold};
+use super::fingerprint::Fingerprint;
 use super::id::{AttemptId, JobId, LeaseToken};
 use super::options::Limits;
 use super::payload::Payload;
 use super::record::{JobRecord, Outcome, Reason, ReasonKind};
 use super::retry::{DELAY_MAX, Random};
 use super::spec::JobSpec;
-use super::state::Event;
+use super::state::{Event, State};
 use super::verdict::Verdict;
 use crate::error::{Error, Result};
 
@@ -222,7 +223,11 @@ impl Lease {
     }
 
     fn settle(self, outcome: Outcome, verdict: Verdict, if_cancel_asked: Verdict) -> Settlement {
-        Settlement { key: self.key, outcome, verdict, if_cancel_asked, result: None, children: Vec::new(), hold: None }
+        let dies = matches!(State::Running.after(verdict.event), Ok(State::Failed | State::DeadLetter));
+        let failure = verdict.failure.as_ref().filter(|_| dies);
+        let fault = failure.map(|failure| failure.fingerprint(&self.spec.job_type));
+        let (result, children, hold) = (None, Vec::new(), None);
+        Settlement { key: self.key, outcome, verdict, if_cancel_asked, fault, result, children, hold }
     }
 }
 
@@ -241,6 +246,7 @@ pub struct Settlement {
     outcome: Outcome,
     verdict: Verdict,
     if_cancel_asked: Verdict,
+    fault: Option<Fingerprint>,
     result: Option<Payload>,
     children: Vec<JobSpec>,
     hold: Option<Hold>,
@@ -291,6 +297,7 @@ impl Settlement {
             outcome: self.outcome,
             verdict: self.verdict.clone(),
             if_cancel_asked: self.if_cancel_asked.clone(),
+            fault: self.fault,
             result: self.result.clone(),
             children: self.children.clone(),
             hold: self.hold,
@@ -316,6 +323,11 @@ impl Settlement {
     /// What it does to the job; `cancel_asked` is the store's knowledge of the moment of writing.
     pub fn verdict(&self, cancel_asked: bool) -> &Verdict {
         if cancel_asked { &self.if_cancel_asked } else { &self.verdict }
+    }
+
+    /// The fault that the job dies of, unless cancel was asked for: for stores that write the end without reading the job.
+    pub fn fault(&self) -> Option<Fingerprint> {
+        self.fault
     }
 
     /// The result of a completion.

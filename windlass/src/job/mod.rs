@@ -8,6 +8,7 @@ mod dependency;
 mod edit;
 mod explain;
 mod failure;
+mod fingerprint;
 mod id;
 mod lease;
 pub(crate) mod micros;
@@ -37,6 +38,7 @@ pub use failure::{
     CODE_INTERRUPTED, CODE_INVALID_PAYLOAD, CODE_LEASE_EXPIRED, CODE_LIFETIME, CODE_OPERATOR, CODE_PANIC, Category,
     Failure, FailureRecord, Hold, HoldScope, MESSAGE_BYTES_MAX, OrFailure,
 };
+pub use fingerprint::Fingerprint;
 pub use id::{
     AttemptId, DEFAULT_QUEUE, JobId, JobType, LeaseToken, QUEUE_BYTES_MAX, QueueName, TYPE_BYTES_MAX, WORKER_BYTES_MAX,
     WorkerId, WorkflowId,

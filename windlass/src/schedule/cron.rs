@@ -102,6 +102,11 @@ impl Cron {
         &self.zone
     }
 
+    /// What it means, in English words.
+    pub fn words(&self) -> String {
+        self.pattern.describe()
+    }
+
     /// The first slot strictly after a moment; `None` when there is none that can be written down.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let mut from = after.as_micros().div_euclid(MICROS) + 1;

@@ -59,6 +59,18 @@ pub enum Timing {
     },
 }
 
+impl Timing {
+    /// Refuses a rate or delay out of bounds.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            // An expression cannot be had unchecked.
+            Timing::Cron(_) => Ok(()),
+            Timing::Every { every, .. } => check_period("every", *every),
+            Timing::Delay { after } => check_period("after", *after),
+        }
+    }
+}
+
 /// What becomes of slots that passed while nobody could fire them (rule C3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,12 +166,7 @@ impl ScheduleSpec {
     /// Checks every field. [`ScheduleRecord::create`] and [`ScheduleRecord::replace`] do it too.
     pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
-        match self.timing {
-            // An expression cannot be had unchecked.
-            Timing::Cron(_) => {}
-            Timing::Every { every, .. } => check_period("every", every)?,
-            Timing::Delay { after } => check_period("after", after)?,
-        }
+        self.timing.check()?;
         if let Missed::All(count) = self.missed
             && !(1..=MISSED_ALL_MAX).contains(&count)
         {

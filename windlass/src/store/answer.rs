@@ -356,6 +356,12 @@ pub fn describe(filter: &super::request::Filter) -> String {
         ("created_from", filter.created_from.map(|at| at.to_string())),
         ("created_before", filter.created_before.map(|at| at.to_string())),
         ("ended_before", filter.ended_before.map(|at| at.to_string())),
+        ("ended_from", filter.ended_from.map(|at| at.to_string())),
+        ("changed_before", filter.changed_before.map(|at| at.to_string())),
+        ("fingerprint", filter.fingerprint.map(|fingerprint| fingerprint.to_string())),
+        ("worker", filter.worker.as_ref().map(ToString::to_string)),
+        ("key", filter.key.clone()),
+        ("text", filter.text.clone()),
     ];
     words.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?))));
     let tags = filter.tags.iter().map(|(key, value)| format!("tag.{key}={value}"));

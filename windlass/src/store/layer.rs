@@ -10,6 +10,8 @@ use tokio::sync::broadcast;
 
 use super::Store;
 use super::answer::*;
+use super::faults::FaultGroup;
+use super::observe::{Observation, Sample, SampleStep};
 use super::request::*;
 use crate::error::Result;
 use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
@@ -124,11 +126,15 @@ layer! {
     async fn find(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>>;
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted>;
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>>;
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;
     async fn logs(&self, job: JobId) -> Result<Vec<LogLine>>;
     async fn explain(&self, job: JobId) -> Result<Explanation>;
     async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>>;
     async fn totals(&self) -> Result<Totals>;
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation>;
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()>;
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>>;
     async fn operate(&self, operation: &Operation) -> Result<Operated>;
     async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>>;
     async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()>;

@@ -8,9 +8,11 @@
 pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod faults;
 pub mod in_tx;
 mod layer;
 pub mod memory;
+mod observe;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -31,9 +33,14 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 pub use answer::*;
+pub use faults::{FAULT_RECENT, FAULT_TREND, FaultEnd, FaultGroup};
 pub use in_tx::InTx;
 pub use layer::Layer;
 pub use memory::MemoryStore;
+pub use observe::{
+    AttemptCount, BUCKETS, COUNTED_MAX, ENDS_MAX, EndRecord, LaneRecord, LaneSample, Observation, SAMPLES_MAX, Sample,
+    SampleStep, bucket, bucket_end, ended_place, newest_ends,
+};
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
@@ -102,6 +109,10 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// How many jobs match, counted no further than `cap` of them, and looking at no more than `looked_max` rows.
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted>;
 
+    /// Groups of jobs in FAILED and DEAD_LETTER by the fault they died of, in the order of their fingerprints, a page at a
+    /// time. Of each group the newest [`FAULT_JOBS_MAX`] jobs are looked at.
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>>;
+
     /// The attempts of a job, oldest first, the running one included; `NotFound` when there is no such job.
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>>;
 
@@ -118,6 +129,15 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     /// The numbers of the whole store; cheap at any size.
     async fn totals(&self) -> Result<Totals>;
+
+    /// The numbers of every lane; and of the jobs that ended at or after a moment the newest, if one is given. Cheap at any size.
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation>;
+
+    /// Keeps a sample, unless there is one of its step and moment already; forgets those of its step that were kept long enough.
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()>;
+
+    /// The samples of a step from a moment on and before another, oldest first, at most [`SAMPLES_MAX`] of the newest.
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>>;
 
     // Operators.
 

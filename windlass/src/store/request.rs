@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 pub use crate::job::Edit;
 use crate::job::{
-    CHECKPOINT_BYTES_MAX, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey, Progress, QueueName,
-    RequeueOptions, State, WorkerId, WorkflowId, check_size, cut,
+    CHECKPOINT_BYTES_MAX, Fingerprint, JobId, JobRecord, JobType, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseKey,
+    Progress, QueueName, RequeueOptions, State, WorkerId, WorkflowId, check_size, cut,
 };
 pub use crate::schedule::{ScheduleChange, ScheduleEdit};
 use crate::time::Timestamp;
@@ -18,6 +18,12 @@ use crate::time::Timestamp;
 pub const CALL_MAX: usize = 10_000;
 /// Most rows on one page.
 pub const PAGE_MAX: usize = 1000;
+/// Most groups of dead jobs on one page: each is a seek of its own.
+pub const FAULTS_MAX: usize = 100;
+/// How many jobs of a group are looked at, the newest ones; a page of groups looks at 100,000.
+pub const FAULT_JOBS_MAX: usize = 1000;
+/// How many jobs one page of a list looks at; rare matches among millions take several pages.
+pub const LOOKED_MAX: usize = 10_000;
 /// How long after its last word a worker counts as alive.
 pub const WORKER_LIVE: Duration = Duration::from_secs(30);
 
@@ -188,6 +194,19 @@ pub struct Filter {
     pub created_before: Option<Timestamp>,
     /// Ended before this moment.
     pub ended_before: Option<Timestamp>,
+    /// Ended at or after this moment.
+    pub ended_from: Option<Timestamp>,
+    /// Changed its state for the last time before this moment. A set that is frozen by it gains no job: one that comes into
+    /// it, or leaves it and comes back, has changed later.
+    pub changed_before: Option<Timestamp>,
+    /// Dead of this fault.
+    pub fingerprint: Option<Fingerprint>,
+    /// Running under a lease of this worker.
+    pub worker: Option<WorkerId>,
+    /// That this idempotency key stands for, in any scope, until upkeep forgets the key after its window.
+    pub key: Option<String>,
+    /// With this text in its payload, in the message of its last failure or in its tags; letters of ASCII match in both cases.
+    pub text: Option<String>,
 }
 
 impl Filter {
@@ -208,11 +227,100 @@ impl Filter {
             && self.created_from.is_none_or(|from| job.created_at >= from)
             && self.created_before.is_none_or(|before| job.created_at < before)
             && self.ended_before.is_none_or(|before| job.completed_at.is_some_and(|at| at < before))
+            && self.ended_from.is_none_or(|from| job.completed_at.is_some_and(|at| at >= from))
+            && self.changed_before.is_none_or(|before| job.updated_at < before)
+            && (self.fingerprint.is_none() || self.fingerprint == job.fault())
+            && asked(self.worker.as_ref(), job.lease.as_ref().map(|lease| &lease.worker))
+            && asked(self.key.as_deref(), options.idempotency.as_ref().map(|idempotency| idempotency.key.as_str()))
+            && self.text.as_deref().is_none_or(|text| holds(job, text))
+    }
+
+    /// The states in which a job can match at all, each once and in order; `None` for any.
+    pub fn possible_states(&self) -> Option<Vec<State>> {
+        let all = [self.states.is_empty(), self.worker.is_none(), self.fingerprint.is_none()];
+        let possible = |state: &State| {
+            (self.states.is_empty() || self.states.contains(state))
+                && (self.worker.is_none() || *state == State::Running)
+                && (self.fingerprint.is_none() || matches!(state, State::Failed | State::DeadLetter))
+        };
+        (all != [true; 3]).then(|| State::ALL.into_iter().filter(possible).collect())
     }
 }
 
-/// Asks for a page of jobs, newest first.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Whether a job has this text in what people wrote into it.
+fn holds(job: &JobRecord, text: &str) -> bool {
+    let within = |bytes: &[u8]| bytes.windows(text.len().max(1)).any(|part| part.eq_ignore_ascii_case(text.as_bytes()));
+    let tags = job.spec.options.tags.iter().flat_map(|(key, value)| [key, value]);
+    text.is_empty()
+        || within(job.spec.payload.as_bytes())
+        || job.failure.as_ref().is_some_and(|failure| within(failure.message.as_bytes()))
+        || tags.into_iter().any(|tag| within(tag.as_bytes()))
+}
+
+/// Asks for groups of dead jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FaultQuery {
+    /// Only jobs in this queue.
+    pub queue: Option<QueueName>,
+    /// Only jobs of this type.
+    pub job_type: Option<JobType>,
+    /// How many groups at most, up to [`FAULTS_MAX`].
+    pub limit: usize,
+    /// Where the last page ended.
+    pub after: Option<Cursor>,
+}
+
+/// In which order jobs are listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// The newest first.
+    #[default]
+    Newest,
+    /// The last that ended first; of one terminal state.
+    Ended,
+    /// The soonest to be due first; of DELAYED and RETRYING jobs.
+    Due,
+    /// As they will be claimed; of SCHEDULED jobs of one queue.
+    Claim,
+}
+
+impl Order {
+    /// Refuses a filter by which jobs cannot be had in this order: each order goes by one index.
+    pub fn check(self, filter: &Filter) -> Result<()> {
+        let states = filter.states.as_slice();
+        let problem = match self {
+            Order::Ended if !matches!(states, [state] if state.is_terminal()) => "ended needs one terminal state",
+            Order::Due if states.is_empty() || !states.iter().all(|state| waits(*state)) => {
+                "due needs the states delayed or retrying"
+            }
+            Order::Claim if states != [State::Scheduled] || filter.queue.is_none() => {
+                "claim needs the state scheduled and a queue"
+            }
+            Order::Newest | Order::Ended | Order::Due | Order::Claim => return Ok(()),
+        };
+        Err(Error::invalid("order", problem))
+    }
+}
+
+impl Order {
+    /// The place of a job in this order, for stores that sort: a smaller one comes first.
+    pub fn place(self, job: &JobRecord, sequence: i64) -> [i64; 3] {
+        let micros = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_micros);
+        match self {
+            Order::Newest => [0, 0, i64::MAX - sequence],
+            Order::Ended => [0, i64::MAX - micros(job.completed_at), i64::MAX - sequence],
+            Order::Due => [0, micros(job.run_at), sequence],
+            Order::Claim => [i64::from(job.effective_priority().number()), job.position.as_micros(), sequence],
+        }
+    }
+}
+
+fn waits(state: State) -> bool {
+    matches!(state, State::Delayed | State::Retrying)
+}
+
+/// Asks for a page of jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListQuery {
     /// Which jobs.
     pub filter: Filter,
@@ -220,6 +328,15 @@ pub struct ListQuery {
     pub limit: usize,
     /// Where the last page ended.
     pub after: Option<Cursor>,
+    /// In which order.
+    pub order: Order,
+}
+
+impl ListQuery {
+    /// The first page of the jobs that match, newest first.
+    pub fn new(filter: Filter, limit: usize) -> Self {
+        ListQuery { filter, limit, ..ListQuery::default() }
+    }
 }
 
 /// A place in a list, to go on from. Opaque: only the store that made it can read it.
@@ -228,6 +345,18 @@ pub struct ListQuery {
 pub struct Cursor(pub String);
 
 impl Cursor {
+    /// The numbers that an ordered list's cursor is made of.
+    pub fn numbers<const N: usize>(&self) -> Result<[i64; N]> {
+        let numbers: Option<Vec<i64>> = self.0.split('.').map(|part| part.parse().ok().filter(|n| *n >= 0)).collect();
+        numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| self.invalid())
+    }
+
+    /// A cursor that is made of numbers.
+    pub fn of_numbers(numbers: &[i64]) -> Self {
+        let texts: Vec<String> = numbers.iter().map(i64::to_string).collect();
+        Cursor(texts.join("."))
+    }
+
     /// The error for text that is no cursor of this store.
     pub fn invalid(&self) -> Error {
         Error::invalid("cursor", "was not made by this list; start again without one")

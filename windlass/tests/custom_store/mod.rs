@@ -24,7 +24,7 @@ use windlass::schedule::ScheduleRecord;
 use windlass::store::rules::{self, Edges, Entry, KeptKey};
 use windlass::store::*;
 use windlass::workflow::{Origin, Sequence, Submission, WorkflowRecord};
-use windlass::{ManualClock, Result, Timestamp};
+use windlass::{JobType, ManualClock, Result, Timestamp};
 
 /// Jobs in plain maps.
 #[derive(Debug)]
@@ -56,6 +56,9 @@ struct Tables {
     workers: BTreeMap<WorkerId, WorkerRecord>,
     schedules: BTreeMap<String, ScheduleRecord>,
     acts: BTreeMap<u64, ActRecord>,
+    /// The numbers of lanes that only grow; what stands in each state is counted when somebody asks.
+    lanes: BTreeMap<(QueueName, JobType), LaneRecord>,
+    samples: BTreeMap<(SampleStep, Timestamp), Sample>,
     events: BTreeMap<u64, JobEvent>,
     last: Sequence,
     accepted: u64,
@@ -216,6 +219,10 @@ impl Store for MapStore {
         Ok(self.with(|tables, _| tables.count(filter, cap, looked_max)))
     }
 
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        self.with(|tables, now| tables.faults(query, now))
+    }
+
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
         self.with(|tables, _| tables.attempts(job))
     }
@@ -234,6 +241,27 @@ impl Store for MapStore {
 
     async fn totals(&self) -> Result<Totals> {
         Ok(self.with(|tables, _| tables.totals()))
+    }
+
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        Ok(self.with(|tables, now| tables.observe(ends_from, now)))
+    }
+
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()> {
+        self.with(|tables, now| {
+            tables.samples.entry((step, sample.at)).or_insert_with(|| sample.clone());
+            tables.samples.retain(|(kept, at), _| *kept != step || now.since(*at) <= step.kept());
+        });
+        Ok(())
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        let wanted = |(kept, at): &(SampleStep, Timestamp)| *kept == step && *at >= from && *at < before;
+        Ok(self.with(|tables, _| {
+            let all = tables.samples.iter().filter(|(key, _)| wanted(key)).map(|(_, sample)| sample.clone());
+            let mut all: Vec<Sample> = all.collect();
+            all.split_off(all.len().saturating_sub(SAMPLES_MAX))
+        }))
     }
 
     async fn operate(&self, operation: &Operation) -> Result<Operated> {

@@ -16,9 +16,41 @@ impl Tables {
         self.jobs.values().map(|stored| &stored.entry.job)
     }
 
+    /// Whether a job matches, and is still the one that a key stands for, where one is asked for.
+    fn matches(&self, filter: &Filter, job: &JobRecord) -> bool {
+        let stands = |key: &String| {
+            let scope = job.spec.idempotency_scope();
+            scope.and_then(|scope| self.keys.get(&(scope, key.clone()))).is_some_and(|held| held.job == job.id)
+        };
+        filter.matches(job) && filter.key.as_ref().is_none_or(stands)
+    }
+
+    pub(super) fn faults(&self, query: &FaultQuery, now: Timestamp) -> Result<Page<FaultGroup>> {
+        let dead = self.jobs().rev().filter_map(|job| Some((job.fault()?, job.completed_at?, job)));
+        FaultGroup::page(dead, query, now)
+    }
+
+    /// Jobs in another order than that of their submission.
+    fn list_in_order(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        query.order.check(&query.filter)?;
+        let after: Option<[i64; 3]> = query.after.as_ref().map(Cursor::numbers).transpose()?;
+        let jobs =
+            self.jobs.values().map(|stored| &stored.entry).filter(|entry| self.matches(&query.filter, &entry.job));
+        let placed = jobs.map(|entry| (query.order.place(&entry.job, entry.sequence), entry.job.clone()));
+        let mut placed: Vec<_> = placed.filter(|(place, _)| after.is_none_or(|after| *place > after)).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        let rest = placed.split_off(placed.len().min(query.limit.clamp(1, PAGE_MAX)));
+        let next = placed.last().filter(|_| !rest.is_empty()).map(|(place, _)| Cursor::of_numbers(place));
+        Ok(Page { items: placed.into_iter().map(|(_, job)| job).collect(), next })
+    }
+
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        if query.order != Order::Newest {
+            return self.list_in_order(query);
+        }
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
-        let matching = self.jobs.range(..before).rev().filter(|(_, stored)| query.filter.matches(&stored.entry.job));
+        let matching =
+            self.jobs.range(..before).rev().filter(|(_, stored)| self.matches(&query.filter, &stored.entry.job));
         let found = matching.map(|(sequence, stored)| (*sequence, stored.entry.job.clone()));
         Ok(paged(found, query.limit))
     }
@@ -32,7 +64,7 @@ impl Tables {
     ) -> Result<(Vec<JobId>, Option<Cursor>)> {
         let from = numbered(after)?.unwrap_or(0);
         let matching =
-            self.jobs.range(from.saturating_add(1)..).filter(|(_, stored)| filter.matches(&stored.entry.job));
+            self.jobs.range(from.saturating_add(1)..).filter(|(_, stored)| self.matches(filter, &stored.entry.job));
         let page = paged(matching.map(|(sequence, stored)| (*sequence, stored.entry.job.id)), limit);
         Ok((page.items, page.next))
     }
@@ -40,7 +72,7 @@ impl Tables {
     pub(super) fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Counted {
         let looked = (self.jobs.len() as u64).min(looked_max);
         let seen = self.jobs().take(usize::try_from(looked).unwrap_or(usize::MAX));
-        let count = seen.filter(|job| filter.matches(job)).count() as u64;
+        let count = seen.filter(|job| self.matches(filter, job)).count() as u64;
         Counted { count: count.min(cap), looked, capped: count >= cap || looked < self.jobs.len() as u64 }
     }
 
@@ -90,6 +122,21 @@ impl Tables {
         let before = numbered(after)?.map_or(u64::MAX, i64::unsigned_abs);
         let older = self.acts.range(..before).rev();
         Ok(paged(older.map(|(number, act)| (i64::try_from(*number).unwrap_or(i64::MAX), act.clone())), limit))
+    }
+
+    pub(super) fn observe(&self, ends_from: Option<Timestamp>, now: Timestamp) -> Observation {
+        let mut lanes = self.lanes.clone();
+        for job in self.jobs() {
+            let lane = lanes.get_mut(&(job.spec.queue.clone(), job.spec.job_type.clone()));
+            lane.expect("a job has a lane").states[usize::from(job.state.number())] += 1;
+        }
+        let ended = self.jobs().filter(|job| job.completed_at.zip(ends_from).is_some_and(|(at, from)| at >= from));
+        let ends = ended.filter_map(|job| {
+            let names = (job.spec.queue.clone(), job.spec.job_type.clone());
+            Some(EndRecord::new(names, job.state, job.scheduled_at, job.started_at, job.completed_at?))
+        });
+        let ends = newest_ends(ends.collect());
+        Observation { now, lanes: lanes.into_values().collect(), ends }
     }
 
     pub(super) fn totals(&self) -> Totals {

@@ -2,9 +2,9 @@
 
 use windlass::job::JobId;
 use windlass::store::rules::{Changes, Missing, Run, ScheduleWrite, Stop, WorkingSet};
-use windlass::store::{Cursor, JobEvent, JobEventKind, new_job_id};
+use windlass::store::{AttemptCount, Cursor, JobEvent, JobEventKind, LaneRecord, ended_place, new_job_id};
 use windlass::workflow::{Held, Identity};
-use windlass::{Result, State, Timestamp};
+use windlass::{JobRecord, Result, State, Timestamp};
 
 use super::{Stored, Tables};
 
@@ -82,9 +82,20 @@ impl Tables {
         }
     }
 
+    /// The numbers of a job's lane.
+    fn lane(&mut self, job: &JobRecord) -> &mut LaneRecord {
+        let (queue, job_type) = (job.spec.queue.clone(), job.spec.job_type.clone());
+        let fresh = || LaneRecord::new(queue.clone(), job_type.clone());
+        self.lanes.entry((queue.clone(), job_type.clone())).or_insert_with(fresh)
+    }
+
     fn write(&mut self, changes: Changes) {
         for entry in changes.new {
             self.accepted += 1;
+            self.lane(&entry.job).accepted += 1;
+            if let Some(place) = ended_place(entry.job.state) {
+                self.lane(&entry.job).ended[place] += 1;
+            }
             self.ids.insert(entry.job.id, entry.sequence);
             self.queues.entry(entry.job.spec.queue.clone()).or_insert(false);
             self.jobs.insert(entry.sequence, Stored { entry, closed: Vec::new(), logs: Vec::new() });
@@ -94,6 +105,10 @@ impl Tables {
         }
         for change in changes.changed {
             let sequence = change.after.sequence;
+            let moved = change.before.job.state != change.after.job.state;
+            if let Some(place) = ended_place(change.after.job.state).filter(|_| moved) {
+                self.lane(&change.after.job).ended[place] += 1;
+            }
             self.job_mut(sequence).entry = change.after;
         }
         for change in changes.edges {
@@ -101,6 +116,12 @@ impl Tables {
         }
         for closed in changes.attempts {
             let sequence = self.ids[&closed.job];
+            let job = self.job_mut(sequence).entry.job.clone();
+            match AttemptCount::of(closed.attempt.outcome, job.state) {
+                Some(AttemptCount::Retried) => self.lane(&job).retried += 1,
+                Some(AttemptCount::Lost) => self.lane(&job).lost += 1,
+                None => {}
+            }
             let stored = self.job_mut(sequence);
             stored.closed.push((closed.token, closed.attempt));
             if stored.closed.len() > ATTEMPTS_KEPT {

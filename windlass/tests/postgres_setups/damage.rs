@@ -52,7 +52,7 @@ async fn m13_a_damaged_row_stops_one_job_and_not_its_queue() {
         let hurt = enqueue(&store, plain()).await;
         let sound = enqueue(&store, plain().tag("a", "b")).await;
         damage(&schema, sql).await;
-        let list = |filter| ListQuery { filter, limit: 10, after: None };
+        let list = |filter| ListQuery { filter, limit: 10, after: None, ..ListQuery::default() };
         assert_eq!(store.list(&list(Filter::default())).await.expect("a list").items.len(), 2, "{sql}");
         let tagged = Filter { tags: [("a".to_owned(), "b".to_owned())].into(), ..Filter::default() };
         let tagged = store.list(&list(tagged)).await.expect("a list by tags").items;

@@ -28,8 +28,11 @@ async fn m13_a_damaged_row_stops_one_job_and_not_its_queue() {
         let hurt = enqueue(&store, plain()).await.expect("enqueue");
         let sound = enqueue(&store, plain()).await.expect("enqueue");
         damage(&path, sql);
-        let listed =
-            store.list(&ListQuery { filter: Filter::default(), limit: 10, after: None }).await.expect("a list").items;
+        let listed = store
+            .list(&ListQuery { filter: Filter::default(), limit: 10, after: None, ..ListQuery::default() })
+            .await
+            .expect("a list")
+            .items;
         assert_eq!(listed.len(), 2, "{sql}");
         let id = listed.iter().map(|job| job.id).find(|id| *id != sound).expect("the damaged one is listed");
         assert!(named == "id" || id == hurt, "{sql}");

@@ -3,6 +3,7 @@
 mod change;
 mod explain;
 mod export;
+mod history;
 mod watch;
 
 use std::time::Duration;
@@ -78,6 +79,13 @@ Example:
     /// Show the executions of a job, oldest first
     #[command(after_help = "Example:\n  windlass jobs attempts 3f0c… -o wide")]
     Attempts {
+        /// Which job
+        #[arg(value_name = "ID")]
+        id: Typed<JobId>,
+    },
+    /// Show what happened to a job, who did it and why
+    #[command(after_help = "Example:\n  windlass jobs history 3f0c… -o wide")]
+    History {
         /// Which job
         #[arg(value_name = "ID")]
         id: Typed<JobId>,
@@ -176,6 +184,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
             let attempts = client.attempts(ids::job(session, &id).await?).await?;
             out.all(&attempts, "the job has not been started yet")
         }
+        Command::History { id } => history::run(session, ids::job(session, &id).await?).await,
         Command::Logs { id } => {
             let lines = client.logs(ids::job(session, &id).await?).await?;
             out.all(&lines, "the job's handler has logged nothing")

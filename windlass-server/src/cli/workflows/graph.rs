@@ -129,6 +129,12 @@ fn wire_graph(jobs: &[JobRecord], edges: &[Edge], truncated: bool) -> wire::Grap
         queue: job.spec.queue.to_string(),
         state: job.state,
         spawned_by: job.spawned_by,
+        attempt: job.attempt,
+        created_at: job.created_at,
+        scheduled_at: job.scheduled_at,
+        started_at: job.started_at,
+        ended_at: job.completed_at,
+        folded: Vec::new(),
     };
     let edge = |edge: &Edge| wire::Edge { from: jobs[edge.from].id, to: jobs[edge.to].id, kind: edge.kind };
     wire::Graph { nodes: jobs.iter().map(node).collect(), edges: edges.iter().map(edge).collect(), truncated }

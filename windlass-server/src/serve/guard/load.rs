@@ -45,7 +45,7 @@ impl Class {
         match path {
             "/v1/claims" | "/v1/wakes" => Class::Claim,
             "/v1/workers" if !gets => Class::Work,
-            "/v1/events" if gets => Class::Wait,
+            "/v1/events" | "/v1/pulse" if gets => Class::Wait,
             _ if path.starts_with("/v1/leases/") => Class::Work,
             _ if gets && path.starts_with("/v1/jobs/") && path.ends_with("/wait") => Class::Wait,
             _ => Class::Ordinary,

@@ -117,7 +117,7 @@ async fn k2_never_more_run_than_the_queue_allows(bench: Bench) {
     assert_eq!(next.len(), 1);
     assert_ne!(next[0].job.id, id);
     let filter = Filter { states: vec![State::Scheduled], ..Filter::default() };
-    let query = ListQuery { filter, limit: 1, after: None };
+    let query = ListQuery { filter, limit: 1, after: None, ..ListQuery::default() };
     let waiting = bench.store.list(&query).await.expect("list").items.remove(0).id;
     let reasons = bench.store.explain(waiting).await.expect("explain").reasons;
     let said: Vec<String> =

@@ -77,7 +77,8 @@ async fn e_a_cursor_from_elsewhere_is_refused(bench: Bench) {
     bench.insert(vec![job(); 3]).await;
     let texts = ["", "nonsense", "-1", "1.5", "99999999999999999999999999", "'; drop table jobs", "\u{0}", "\u{1F600}"];
     for cursor in texts.map(|text| Cursor(text.to_owned())) {
-        let query = ListQuery { filter: Filter::default(), limit: 3, after: Some(cursor.clone()) };
+        let query =
+            ListQuery { filter: Filter::default(), limit: 3, after: Some(cursor.clone()), ..ListQuery::default() };
         let target = Target::Matching { filter: Filter::default(), limit: 3, after: Some(cursor.clone()) };
         let operation = Operation { target, act: CANCEL, by: None, why: String::new(), dry_run: true };
         let errors = [
@@ -99,7 +100,7 @@ async fn e_a_cursor_from_elsewhere_is_refused(bench: Bench) {
     // Text that might be a cursor may be taken for one, but must not upset the store.
     for text in [i64::MAX.to_string(), u64::MAX.to_string(), "0".to_owned()] {
         let after = Some(Cursor(text));
-        let query = ListQuery { filter: Filter::default(), limit: 3, after: after.clone() };
+        let query = ListQuery { filter: Filter::default(), limit: 3, after: after.clone(), ..ListQuery::default() };
         let target = Target::Matching { filter: Filter::default(), limit: 3, after: after.clone() };
         let operation = Operation { target, act: CANCEL, by: None, why: String::new(), dry_run: true };
         let _ = bench.store.list(&query).await;

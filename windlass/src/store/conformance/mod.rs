@@ -48,6 +48,7 @@ mod ends;
 mod errors;
 mod explaining;
 mod failure;
+mod faults;
 mod fencing;
 mod hostile;
 mod idempotency;
@@ -56,6 +57,7 @@ mod keys;
 mod lease;
 pub mod model;
 mod moves;
+mod observing;
 mod operators;
 mod order;
 mod queues;
@@ -162,6 +164,8 @@ pub fn cases() -> Vec<Case> {
         workflows::CASES,
         schedules::CASES,
         reading::CASES,
+        faults::CASES,
+        observing::CASES,
         operators::CASES,
         queues::CASES,
         retention::CASES,

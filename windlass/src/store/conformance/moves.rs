@@ -121,7 +121,7 @@ impl Bench {
 
     /// Every job that matches, newest first, read in pages of three.
     pub(super) async fn list(&self, filter: &Filter) -> Vec<JobRecord> {
-        let mut query = ListQuery { filter: filter.clone(), limit: 3, after: None };
+        let mut query = ListQuery { filter: filter.clone(), limit: 3, after: None, ..ListQuery::default() };
         let mut all = Vec::new();
         loop {
             let page = self.store.list(&query).await.expect("list");

@@ -68,7 +68,7 @@ async fn o1_jobs_are_listed_newest_first(bench: Bench) {
         }
     }
     assert_eq!(bench.ids(&Filter::default()).await, newest);
-    let page = ListQuery { filter: Filter::default(), limit: 8, after: None };
+    let page = ListQuery { filter: Filter::default(), limit: 8, after: None, ..ListQuery::default() };
     assert_eq!(bench.store.list(&page).await.expect("list").items.len(), 8);
 }
 
@@ -154,7 +154,7 @@ async fn turn(bench: &Bench, query: &mut ListQuery, seen: &mut Vec<JobId>) -> bo
 async fn o1_a_cursor_neither_repeats_nor_misses_while_data_changes(bench: Bench) {
     let ids: Vec<_> = bench.insert(vec![job(); 20]).await.iter().map(|job| job.id).collect();
     bench.act(ids[4], CANCEL).await;
-    let mut query = ListQuery { filter: Filter::default(), limit: 3, after: None };
+    let mut query = ListQuery { filter: Filter::default(), limit: 3, after: None, ..ListQuery::default() };
     let mut seen = Vec::new();
     while turn(&bench, &mut query, &mut seen).await {
         // New jobs come in, others are claimed and end, one is deleted before it was read.
@@ -174,7 +174,7 @@ async fn o1_a_cursor_neither_repeats_nor_misses_while_data_changes(bench: Bench)
 
 async fn o1_a_filtered_cursor_does_not_miss_what_stayed(bench: Bench) {
     let ids: Vec<_> = bench.insert(vec![job(); 20]).await.iter().map(|job| job.id).collect();
-    let mut query = ListQuery { filter: in_states(&[State::Scheduled]), limit: 3, after: None };
+    let mut query = ListQuery { filter: in_states(&[State::Scheduled]), limit: 3, after: None, ..ListQuery::default() };
     let mut seen = Vec::new();
     while turn(&bench, &mut query, &mut seen).await {
         // Those already read and those still to come leave the list one by one.

@@ -25,6 +25,8 @@ use tokio::sync::broadcast;
 use self::tables::Tables;
 use super::Store;
 use super::answer::*;
+use super::faults::FaultGroup;
+use super::observe::{Observation, Sample, SampleStep};
 use super::request::*;
 use super::rules;
 use crate::clock::{Clock, LAPSING, SystemClock};
@@ -160,6 +162,10 @@ impl Store for MemoryStore {
         Ok(self.read(|tables, _| tables.count(filter, cap, looked_max)))
     }
 
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        self.read(|tables, now| tables.faults(query, now))
+    }
+
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
         self.read(|tables, _| tables.attempts(job))
     }
@@ -178,6 +184,19 @@ impl Store for MemoryStore {
 
     async fn totals(&self) -> Result<Totals> {
         Ok(self.read(|tables, _| tables.totals()))
+    }
+
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        Ok(self.read(|tables, now| tables.observe(ends_from, now)))
+    }
+
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()> {
+        self.change(|tables, now| tables.put_sample(step, sample, now));
+        Ok(())
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        Ok(self.read(|tables, _| tables.samples(step, from, before)))
     }
 
     async fn operate(&self, operation: &Operation) -> Result<Operated> {

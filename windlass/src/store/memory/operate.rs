@@ -45,7 +45,7 @@ impl Tables {
         let from = sequence(after)?.unwrap_or(0);
         let mut found = Vec::new();
         for (scanned, (sequence, stored)) in self.jobs.range(from.saturating_add(1)..).enumerate() {
-            if filter.matches(&stored.entry.job) {
+            if self.matches(filter, &stored.entry.job) {
                 found.push(stored.entry.job.id);
             }
             if found.len() == limit || scanned == SCAN_MAX {

@@ -9,7 +9,9 @@ use crate::job::{
 use crate::store::answer::{
     ActRecord, Counted, JobEvent, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, Totals, WorkerRecord, fits,
 };
-use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::store::faults::FaultGroup;
+use crate::store::observe::{ENDS_MAX, EndRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends};
+use crate::store::request::{Cursor, FaultQuery, Filter, ListQuery, Order, PAGE_MAX, WORKER_LIVE, WorkerReport};
 use crate::time::Timestamp;
 use crate::workflow::{Sequence, WorkflowRecord};
 
@@ -18,12 +20,42 @@ impl Tables {
         self.by_id(id).ok_or_else(|| Error::no_such_job(id))
     }
 
+    /// Whether a job matches, and is still the one that a key stands for, where one is asked for.
+    pub(super) fn matches(&self, filter: &Filter, job: &JobRecord) -> bool {
+        let stands = |key: &String| {
+            let scope = job.spec.idempotency_scope();
+            let held = scope.and_then(|scope| self.keys.get(&(scope, key.clone())));
+            held.is_some_and(|held| held.kept.job == job.id)
+        };
+        filter.matches(job) && filter.key.as_ref().is_none_or(stands)
+    }
+
+    /// Jobs in another order than that of their submission.
+    fn list_in_order(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        query.order.check(&query.filter)?;
+        let after: Option<[i64; 3]> = query.after.as_ref().map(Cursor::numbers).transpose()?;
+        let jobs = self.jobs.values().filter(|stored| self.matches(&query.filter, &stored.entry.job));
+        let mut placed: Vec<([i64; 3], &JobRecord)> = jobs
+            .map(|stored| (query.order.place(&stored.entry.job, stored.entry.sequence), &stored.entry.job))
+            .collect();
+        placed.retain(|(place, _)| after.is_none_or(|after| *place > after));
+        placed.sort_unstable_by_key(|(place, _)| *place);
+        let limit = query.limit.clamp(1, PAGE_MAX);
+        let more = placed.len() > limit;
+        placed.truncate(limit);
+        let next = placed.last().filter(|_| more).map(|(place, _)| Cursor::of_numbers(place));
+        Ok(Page { items: placed.into_iter().map(|(_, job)| job.clone()).collect(), next })
+    }
+
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
+        if query.order != Order::Newest {
+            return self.list_in_order(query);
+        }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = sequence(query.after.as_ref())?.unwrap_or(Sequence::MAX);
         let mut items = Vec::new();
         for (scanned, (sequence, stored)) in self.jobs.range(..before).rev().enumerate() {
-            if query.filter.matches(&stored.entry.job) {
+            if self.matches(&query.filter, &stored.entry.job) {
                 items.push(stored.entry.job.clone());
             }
             if items.len() == limit || scanned == SCAN_MAX {
@@ -51,9 +83,15 @@ impl Tables {
                 return counted;
             }
             counted.looked += 1;
-            counted.count += u64::from(filter.matches(&stored.entry.job));
+            counted.count += u64::from(self.matches(filter, &stored.entry.job));
         }
         Counted { capped: counted.count >= cap, ..counted }
+    }
+
+    pub(super) fn faults(&self, query: &FaultQuery, now: Timestamp) -> Result<Page<FaultGroup>> {
+        let jobs = self.jobs.values().rev().map(|stored| &stored.entry.job);
+        let dead = jobs.filter_map(|job| Some((job.fault()?, job.completed_at?, job)));
+        FaultGroup::page(dead, query, now)
     }
 
     pub(super) fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>> {
@@ -113,6 +151,33 @@ impl Tables {
         let page: Vec<_> = self.acts.range(..end).rev().take(limit).collect();
         let next = page.last().filter(|_| end > limit).map(|(number, _)| Cursor(number.to_string()));
         Ok(Page { items: page.into_iter().map(|(_, act)| act.clone()).collect(), next })
+    }
+
+    pub(super) fn observe(&self, ends_from: Option<Timestamp>, now: Timestamp) -> Observation {
+        let lanes = self.queues.values().flat_map(|queue| queue.numbers.values().cloned()).collect();
+        let mut ends = Vec::new();
+        for state in State::ALL.into_iter().filter(|state| state.is_terminal()) {
+            let Some(from) = ends_from else { break };
+            let newest = self.ended.range((state, from, Sequence::MIN)..=(state, Timestamp::MAX, Sequence::MAX)).rev();
+            ends.extend(newest.take(ENDS_MAX).map(|(state, at, sequence)| {
+                let job = &self.stored(*sequence).entry.job;
+                let names = (job.spec.queue.clone(), job.spec.job_type.clone());
+                EndRecord::new(names, *state, job.scheduled_at, job.started_at, *at)
+            }));
+        }
+        Observation { now, lanes, ends: newest_ends(ends) }
+    }
+
+    pub(super) fn put_sample(&mut self, step: SampleStep, sample: &Sample, now: Timestamp) {
+        self.samples.entry((step, sample.at)).or_insert_with(|| sample.clone());
+        let horizon = now.minus(step.kept());
+        self.samples.retain(|(kept, at), _| *kept != step || *at >= horizon);
+    }
+
+    pub(super) fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Vec<Sample> {
+        let all = self.samples.range((step, from)..).take_while(|((other, at), _)| *other == step && *at < before);
+        let mut samples: Vec<Sample> = all.map(|(_, sample)| sample.clone()).collect();
+        samples.split_off(samples.len().saturating_sub(SAMPLES_MAX))
     }
 
     pub(super) fn totals(&self) -> Totals {

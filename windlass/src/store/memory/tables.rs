@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::control::Controlled;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Priority, QueueName, State, WorkerId,
-    WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Outcome, Priority, QueueName, State,
+    WorkerId, WorkflowId,
 };
 use crate::schedule::ScheduleRecord;
 use crate::store::answer::{ActRecord, JobEvent, JobEventKind, Wake, WorkerRecord};
+use crate::store::observe::{AttemptCount, LaneRecord, Sample, SampleStep, ended_place};
 use crate::store::request::Cursor;
 use crate::store::rules::{Edges, Entry, KeptKey};
 use crate::time::Timestamp;
@@ -90,6 +91,8 @@ pub(super) struct Queue {
     pub(super) states: [u64; 9],
     /// SCHEDULED jobs by type, so that a claim never walks over types it does not want (rule N1b).
     pub(super) lanes: BTreeMap<JobType, BTreeSet<ClaimOrder>>,
+    /// The numbers of each type, which stay when its jobs are gone.
+    pub(super) numbers: BTreeMap<JobType, LaneRecord>,
     /// Flow control, where the queue has it.
     pub(super) control: Option<Box<Controlled>>,
 }
@@ -121,6 +124,7 @@ pub(super) struct Tables {
     pub(super) next_event: u64,
     pub(super) accepted: u64,
     pub(super) pruned: u64,
+    pub(super) samples: BTreeMap<(SampleStep, Timestamp), Sample>,
     pub(super) owner: Option<String>,
     pub(super) random: fastrand::Rng,
     /// The moment that leases are compared with.
@@ -175,6 +179,7 @@ impl Tables {
             next_event: 1,
             accepted: 0,
             pruned: 0,
+            samples: BTreeMap::new(),
             owner: None,
             random: fastrand::Rng::new(),
             fence: Timestamp::EPOCH,
@@ -267,10 +272,22 @@ impl Tables {
         if let Some(control) = &mut queue.control {
             control.place_state(job, before.map(|(state, _)| state), after.map(|(state, _)| state));
         }
+        let job_type = &job.spec.job_type;
+        if !queue.numbers.contains_key(job_type) {
+            let fresh = LaneRecord::new(job.spec.queue.clone(), job_type.clone());
+            queue.numbers.insert(job_type.clone(), fresh);
+        }
+        let numbers = queue.numbers.get_mut(job_type).expect("it was made a line ago");
+        numbers.accepted += u64::from(before.is_none());
         for (place, step) in [(before, -1_i64), (after, 1)] {
             let Some((state, at)) = place else { continue };
-            let count = &mut queue.states[usize::from(state.number())];
-            *count = count.wrapping_add_signed(step);
+            let number = usize::from(state.number());
+            for count in [&mut queue.states[number], &mut numbers.states[number]] {
+                *count = count.wrapping_add_signed(step);
+            }
+            if let Some(place) = ended_place(state).filter(|_| step > 0) {
+                numbers.ended[place] += 1;
+            }
             if state.is_terminal() {
                 let ended = (state, at, sequence);
                 let _ = if step > 0 { self.ended.insert(ended) } else { self.ended.remove(&ended) };
@@ -356,6 +373,19 @@ impl Tables {
         self.next_event += 1;
         if self.events.len() > EVENTS_KEPT {
             self.events.pop_front();
+        }
+    }
+
+    /// Counts an attempt that was retried or lost.
+    pub(super) fn count_attempt(&mut self, sequence: Sequence, outcome: Option<Outcome>) {
+        let job = &self.jobs.get(&sequence).expect("indexes name only jobs that exist").entry.job;
+        let Some(counted) = AttemptCount::of(outcome, job.state) else { return };
+        let queue = self.queues.get_mut(&job.spec.queue);
+        if let Some(numbers) = queue.and_then(|queue| queue.numbers.get_mut(&job.spec.job_type)) {
+            match counted {
+                AttemptCount::Retried => numbers.retried += 1,
+                AttemptCount::Lost => numbers.lost += 1,
+            }
         }
     }
 

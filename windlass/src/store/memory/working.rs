@@ -99,6 +99,7 @@ impl Tables {
         }
         for closed in changes.attempts {
             let sequence = self.ids[&closed.job];
+            self.count_attempt(sequence, closed.attempt.outcome);
             self.stored_mut(sequence).close(closed.token, closed.attempt);
         }
         for (id, kind) in changes.events {

@@ -36,11 +36,14 @@ impl Inner {
             let state = u8::try_from(row.get::<_, i16>("state")).ok().and_then(State::from_number)?;
             Some((state, u64::try_from(row.get::<_, i64>("count")).unwrap_or_default()))
         }));
-        let rows = link.query(include_str!("sql/count_states.sql"), &[&time]).await?;
-        let tallies = super::records::tallies(&rows)?;
+        let lanes = self.counts_on(link).await?.lanes;
+        // Where the store did not count to the end, there is nothing to compare.
+        if lanes.iter().any(|lane| lane.at_least) {
+            return Ok(found);
+        }
         for state in State::ALL {
             let number = usize::from(state.number());
-            let told: u64 = tallies.iter().map(|tally| tally.states[number]).sum();
+            let told: u64 = lanes.iter().map(|lane| lane.states[number]).sum();
             if told != actual[number] {
                 found.push(format!("{told} jobs are counted as {state}, but {} are", actual[number]));
             }

@@ -19,6 +19,7 @@ use super::lanes::Lane;
 use super::turns::Caller;
 use crate::job::{JobId, JobOptions, State};
 use crate::store::answer::{JobEvent, JobEventKind, Page};
+use crate::store::observe::AttemptCount;
 use crate::store::request::{Cursor, PAGE_MAX};
 
 /// How often a reader looks again while the newest events are not settled.
@@ -28,8 +29,15 @@ const LOOK_WAIT: Duration = Duration::from_millis(5);
 
 /// The kinds of events that are no terminal state.
 pub(super) const KIND_ACCEPTED: i16 = 9;
-pub(super) const KIND_PRUNED: i16 = 10;
 pub(super) const KIND_PENDING: i16 = 11;
+/// Added to a terminal state: a job of it was removed for good.
+pub(super) const KIND_REMOVED: i16 = 10;
+/// Added to a terminal state: a job of it went back to another state.
+pub(super) const KIND_LEFT: i16 = 15;
+/// An attempt that failed and after which the job is tried again; `settle.sql` writes it too.
+pub(super) const KIND_RETRIED: i16 = 24;
+/// An attempt whose lease was lost.
+pub(super) const KIND_LOST: i16 = 25;
 
 /// Something that happened to a job, as `add_event.sql` takes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -52,9 +60,21 @@ impl EventRow {
         EventRow { lane, kind, count: 1, seq: Some(seq) }
     }
 
-    /// A job left the terminal state it was in.
-    pub(super) fn left(lane: Lane, state: i16) -> Self {
-        EventRow { lane, kind: state, count: -1, seq: None }
+    /// A job left the terminal state it was in, and lives.
+    pub(super) fn left(lane: Lane, state: i16) -> [Self; 2] {
+        [
+            EventRow { lane, kind: state, count: -1, seq: None },
+            EventRow { lane, kind: state + KIND_LEFT, count: 1, seq: None },
+        ]
+    }
+
+    /// An attempt that was retried or lost.
+    pub(super) fn attempt(lane: Lane, counted: AttemptCount) -> Self {
+        let kind = match counted {
+            AttemptCount::Retried => KIND_RETRIED,
+            AttemptCount::Lost => KIND_LOST,
+        };
+        EventRow { lane, kind, count: 1, seq: None }
     }
 
     /// So many more jobs are PENDING.
@@ -64,7 +84,8 @@ impl EventRow {
 
     /// A job that had ended in this state is gone for good.
     pub(super) fn removed(lane: Lane, state: i16) -> [Self; 2] {
-        [EventRow { lane, kind: KIND_PRUNED, count: 1, seq: None }, EventRow::left(lane, state)]
+        let gone = EventRow { lane, kind: state, count: -1, seq: None };
+        [gone, EventRow { lane, kind: state + KIND_REMOVED, count: 1, seq: None }]
     }
 }
 

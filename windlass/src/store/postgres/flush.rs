@@ -13,10 +13,14 @@ use super::schedules;
 use super::tokens::TokenKey;
 use super::transaction::Transaction;
 use super::working::{Working, kind_number};
-use crate::job::{Dependency, JobId, JobRecord, LeaseToken, State, WorkerId};
+use crate::job::{Dependency, Fingerprint, JobId, JobRecord, LeaseToken, State, WorkerId};
 use crate::store::answer::ActRecord;
+use crate::store::observe::AttemptCount;
 use crate::store::rules::{Change, Changes, ClosedAttempt, EdgeChange, Entry, ScheduleWrite};
 use crate::time::Timestamp;
+
+/// How many of the newest acts are kept, as by every store.
+const ACTS_KEPT: i64 = 10_000;
 
 impl Transaction<'_> {
     /// Writes what rules changed.
@@ -50,6 +54,7 @@ impl Transaction<'_> {
 
     pub(super) async fn add_act(&self, act: &ActRecord) -> Result<(), Fault> {
         self.link.execute(include_str!("sql/add_act.sql"), &[&job_rows::json(act)]).await?;
+        self.link.execute(include_str!("sql/forget_acts.sql"), &[&ACTS_KEPT]).await?;
         Ok(())
     }
 
@@ -243,12 +248,15 @@ fn events(changes: &Changes, notes: &HashMap<JobId, Note>, seqs: &HashMap<JobId,
     for Change { before, after } in &changes.changed {
         let (was, is) = (before.job.state, after.job.state);
         if was.is_terminal() && was != is {
-            events.push(EventRow::left(lane(after.job.id), was.number().into()));
+            events.extend(EventRow::left(lane(after.job.id), was.number().into()));
         }
         let pending = i32::from(is == State::Pending) - i32::from(was == State::Pending);
         if pending != 0 {
             events.push(EventRow::pending(lane(after.job.id), pending));
         }
+        let closed = changes.attempts.iter().find(|closed| closed.job == after.job.id);
+        let counted = closed.and_then(|closed| AttemptCount::of(closed.attempt.outcome, is));
+        events.extend(counted.map(|counted| EventRow::attempt(lane(after.job.id), counted)));
     }
     events
 }
@@ -340,6 +348,7 @@ fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, Value) {
             set("token", json!(completed_by.map(|(token, _)| tokens.stored(*token))));
             set("worker", json!(completed_by.map(|(_, worker)| worker.as_str())));
             set("reason", json!(job.reason.as_ref().map(job_rows::json)));
+            set("fingerprint", json!(job.fault().map(Fingerprint::number)));
             set("result_type", json!(job.result.as_ref().and_then(|result| result.stored_content_type())));
             set("result", json!(job.result.as_ref().map(|result| hexadecimal(result.as_bytes()))));
             (3, row)

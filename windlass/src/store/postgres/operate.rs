@@ -1,9 +1,9 @@
 //! Operators' acts: on jobs by id or by filter, and on queues.
 
 use super::fault::Fault;
+use super::read;
 use super::transaction::Transaction;
 use super::working::Working;
-use super::{read, records};
 use crate::job::{JobId, QueueName};
 use crate::store::answer::Operated;
 use crate::store::request::{Cursor, Filter, Operation, PAGE_MAX, Target};
@@ -68,10 +68,9 @@ impl Transaction<'_> {
     pub(super) async fn own(&mut self, owner: &str) -> Result<(), Fault> {
         let rows = self.link.query(include_str!("sql/get_owner.sql"), &[]).await?;
         let known = rows.first().and_then(|row| row.get("owner"));
-        let time = Some(self.now.as_micros());
-        let tallies = records::tallies(&self.link.query(include_str!("sql/count_states.sql"), &[&time]).await?)?;
-        let accepted = tallies.iter().map(|tally| tally.accepted).sum();
-        let paused = tallies.iter().any(|tally| tally.paused);
+        let counts = self.store.counts_on(&self.link).await?;
+        let accepted = counts.lanes.iter().map(|lane| lane.accepted).sum();
+        let paused = counts.queues.iter().any(|(_, paused)| *paused);
         let schedules = self.link.query(include_str!("sql/list_schedules.sql"), &[&None::<&str>, &1_i64]).await?;
         let in_use = paused || !schedules.is_empty();
         if (rules::Holding { owner: known, accepted, in_use }).take(owner)? {

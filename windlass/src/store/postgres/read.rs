@@ -11,14 +11,13 @@ use super::link::{Link, Parameter};
 use super::turns::Caller;
 use crate::error::{Error, Result as Answer};
 use crate::job::{
-    AttemptId, AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State,
+    AttemptId, AttemptRecord, Circumstances, EXPLAIN_SCAN_MAX, Explanation, Fingerprint, JobId, JobRecord, LogLine,
+    State,
 };
 use crate::store::answer::{Counted, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page};
-use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
+use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 use crate::time::Timestamp;
 
-/// How many rows one page or step looks at; rare matches among millions take several pages.
-const SCAN_MAX: usize = 10_000;
 /// How many of them are looked at together.
 const CANDIDATES_MAX: usize = 500;
 /// How many whole jobs are fetched at once to be held against a filter: their payloads come along.
@@ -63,8 +62,8 @@ pub(super) async fn scan(
     now: Timestamp,
 ) -> Result<Found, Fault> {
     let mut rows: Vec<JobRow> = Vec::new();
-    for _ in 0..SCAN_MAX / CANDIDATES_MAX {
-        let candidates = candidates(link, filter, from, CANDIDATES_MAX, oldest_first).await?;
+    for _ in 0..LOOKED_MAX / CANDIDATES_MAX {
+        let candidates = candidates(link, store, filter, from, CANDIDATES_MAX, oldest_first).await?;
         let last = candidates.last().map(|candidate| candidate.seq);
         let was_last = candidates.len() < CANDIDATES_MAX;
         let likely = likely(link, store, filter, candidates).await?;
@@ -92,17 +91,30 @@ pub(super) async fn scan(
 /// The next `most` jobs that may match, by the index that fits the filter best.
 async fn candidates(
     link: &Link<'_>,
+    store: &Inner,
     filter: &Filter,
     from: i64,
     most: usize,
     oldest_first: bool,
 ) -> Result<Vec<Candidate>, Fault> {
+    if let Some(key) = &filter.key {
+        return keyed(link, store, key, from, oldest_first).await;
+    }
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let workflow = filter.workflow.map(|id| id.as_uuid());
-    let states: Vec<i16> = filter.states.iter().map(|state| i16::from(state.number())).collect();
-    let is = |wanted: fn(State) -> bool| !states.is_empty() && filter.states.iter().all(|state| wanted(*state));
+    let fingerprint = filter.fingerprint.map(Fingerprint::number);
+    let possible = filter.possible_states();
+    let states: Vec<i16> = possible.iter().flatten().map(|state| i16::from(state.number())).collect();
+    let is =
+        |wanted: fn(State) -> bool| possible.as_ref().is_some_and(|states| states.iter().all(|state| wanted(*state)));
     let mut parameters: Vec<Parameter<'_>> = vec![&from, &most];
-    let statement = if let Some(workflow) = &workflow {
+    let statement = if let Some(fingerprint) = &fingerprint {
+        parameters.push(fingerprint);
+        match oldest_first {
+            true => include_str!("sql/list_oldest_fault.sql"),
+            false => include_str!("sql/list_newest_fault.sql"),
+        }
+    } else if let Some(workflow) = &workflow {
         parameters.push(workflow);
         match oldest_first {
             true => include_str!("sql/list_oldest_workflow.sql"),
@@ -136,12 +148,33 @@ async fn candidates(
         }
     };
     let rows = link.query(statement, &parameters).await?;
-    let candidate = |row: &Row| Candidate {
-        seq: row.get("seq"),
-        lane: row.get("lane"),
-        created_at: job_rows::time(row.get("created_at")),
-    };
     Ok(rows.iter().map(candidate).collect())
+}
+
+/// The jobs that an idempotency key stands for: one for each scope at most.
+async fn keyed(
+    link: &Link<'_>,
+    store: &Inner,
+    key: &str,
+    from: i64,
+    oldest_first: bool,
+) -> Result<Vec<Candidate>, Fault> {
+    // No text of PostgreSQL can hold NUL, and neither can a key.
+    if key.contains('\0') {
+        return Ok(Vec::new());
+    }
+    let rows = link.query(include_str!("sql/list_keyed.sql"), &[&key]).await?;
+    let ids: Vec<uuid::Uuid> = rows.iter().map(|row| row.get("job")).collect();
+    let beyond = |seq: &i64| if oldest_first { *seq > from } else { *seq < from };
+    let seqs: Vec<i64> = store.sequences(&ids).into_iter().filter(beyond).collect();
+    let rows = link.query(include_str!("sql/get_job.sql"), &[&seqs]).await?;
+    let mut found: Vec<Candidate> = rows.iter().map(candidate).collect();
+    found.sort_by_key(|candidate| if oldest_first { candidate.seq } else { -candidate.seq });
+    Ok(found)
+}
+
+fn candidate(row: &Row) -> Candidate {
+    Candidate { seq: row.get("seq"), lane: row.get("lane"), created_at: job_rows::time(row.get("created_at")) }
 }
 
 /// Those candidates whose queue, type, time of submission and labels match.
@@ -194,7 +227,7 @@ async fn labelled(link: &Link<'_>, filter: &Filter, seqs: Vec<i64>) -> Result<Ve
 
 impl Inner {
     /// Rows of the view `record` as jobs.
-    async fn job_rows(&self, link: &Link<'_>, rows: &[Row], now: Timestamp) -> Result<Vec<JobRow>, Fault> {
+    pub(super) async fn job_rows(&self, link: &Link<'_>, rows: &[Row], now: Timestamp) -> Result<Vec<JobRow>, Fault> {
         let lanes: Vec<i32> = rows.iter().map(|row| row.get("lane")).collect();
         self.lanes.learn_lanes(link, &lanes).await?;
         let Some(columns) = rows.first().map(JobColumns::of) else { return Ok(Vec::new()) };
@@ -223,6 +256,9 @@ impl Inner {
     }
 
     pub(super) async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>, Fault> {
+        if query.order != Order::Newest {
+            return self.list_in_order(query).await;
+        }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
         let link = self.link(Caller::Reader).await?;
@@ -233,16 +269,14 @@ impl Inner {
     }
 
     pub(super) async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted, Fault> {
-        let plain = Filter { states: filter.states.clone(), queue: filter.queue.clone(), ..Filter::default() };
-        if *filter == plain {
-            let queues = self.tallies().await?;
-            let queues = queues.iter().filter(|queue| filter.queue.as_ref().is_none_or(|name| *name == queue.name));
-            let wanted = |state: &State| filter.states.is_empty() || filter.states.contains(state);
-            let count = queues.map(|queue| {
-                let states = State::ALL.into_iter().filter(wanted);
-                states.map(|state| queue.states[usize::from(state.number())]).sum::<u64>()
-            });
-            return Ok(Counted::kept(count.sum(), cap));
+        let by_lane = Filter {
+            states: filter.states.clone(),
+            queue: filter.queue.clone(),
+            job_type: filter.job_type.clone(),
+            ..Filter::default()
+        };
+        if *filter == by_lane {
+            return Ok(Counted::kept(self.count_lanes(filter).await?, cap));
         }
         let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
@@ -250,7 +284,7 @@ impl Inner {
         let mut from = 0;
         while counted.count < cap && counted.looked < looked_max {
             let most = usize::try_from(looked_max - counted.looked).unwrap_or(usize::MAX).min(CANDIDATES_MAX);
-            let candidates = candidates(&link, filter, from, most, true).await?;
+            let candidates = candidates(&link, self, filter, from, most, true).await?;
             counted.looked += candidates.len() as u64;
             let last = candidates.last().map(|candidate| candidate.seq).filter(|_| candidates.len() == most);
             let likely = likely(&link, self, filter, candidates).await?;
@@ -272,7 +306,20 @@ impl Inner {
         now: Timestamp,
     ) -> Result<u64, Fault> {
         let both = filter.workflow.is_some() && filter.schedule.is_some();
-        let asks_more = !filter.states.is_empty() || filter.ended_before.is_some() || both;
+        // What the statements look at; everything else that a filter may ask for needs the whole job.
+        let looked_at = Filter {
+            queue: filter.queue.clone(),
+            job_type: filter.job_type.clone(),
+            tags: filter.tags.clone(),
+            workflow: filter.workflow,
+            schedule: filter.schedule.clone(),
+            correlation_id: filter.correlation_id.clone(),
+            code: filter.code.clone(),
+            created_from: filter.created_from,
+            created_before: filter.created_before,
+            ..Filter::default()
+        };
+        let asks_more = *filter != looked_at || both;
         let (open, sure): (Vec<Likely>, Vec<Likely>) = likely.iter().partition(|likely| asks_more || !likely.sure);
         let open: Vec<i64> = open.iter().map(|likely| likely.seq).collect();
         let mut count = sure.len() as u64;

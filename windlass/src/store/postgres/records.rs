@@ -6,79 +6,168 @@ use uuid::Uuid;
 
 use super::Inner;
 use super::driver_row::Row;
-use super::events::{KIND_ACCEPTED, KIND_PENDING, KIND_PRUNED};
+use super::events::{KIND_ACCEPTED, KIND_LEFT, KIND_PENDING, KIND_REMOVED, KIND_RETRIED};
 use super::fault::Fault;
 use super::job_rows;
 use super::link::Link;
 use super::read::numbered;
 use super::turns::Caller;
-use crate::job::{QueueName, State, WorkerId, WorkflowId};
+use crate::job::{JobType, QueueName, State, WorkerId, WorkflowId};
 use crate::store::answer::{ActRecord, Page, QueueRecord, Totals, WORKERS_BYTES_MAX, WorkerRecord};
-use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::store::observe::{
+    COUNTED_MAX, ENDS_MAX, EndRecord, LaneRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends,
+};
+use crate::store::request::{Cursor, Filter, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::time::Timestamp;
 use crate::workflow::WorkflowRecord;
 
-/// The numbers of a queue.
-pub(super) struct Tally {
-    pub(super) name: QueueName,
-    pub(super) paused: bool,
-    pub(super) accepted: u64,
-    pub(super) pruned: u64,
-    pub(super) states: [u64; 9],
+/// The numbers of a lane as they are added up.
+#[derive(Default)]
+struct Sums {
+    accepted: u64,
+    removed: [u64; 4],
+    left: [u64; 4],
+    lane: [u64; 2],
+    states: [u64; 9],
 }
 
-impl Tally {
+impl Sums {
     fn add(&mut self, kind: i16, count: i64) {
         let count = u64::try_from(count).unwrap_or_default();
-        match kind {
-            KIND_ACCEPTED => self.accepted = count,
-            KIND_PRUNED => self.pruned = count,
-            KIND_PENDING => self.states[usize::from(State::Pending.number())] = count,
-            state => {
-                if let Some(place) = usize::try_from(state).ok().and_then(|state| self.states.get_mut(state)) {
-                    *place = count;
-                }
-            }
+        let place = |from: i16, length: i16| usize::try_from(kind - from).ok().filter(|_| kind < from + length);
+        if kind == KIND_ACCEPTED {
+            self.accepted = count;
+        } else if kind == KIND_PENDING {
+            self.states[usize::from(State::Pending.number())] = count;
+        } else if let Some(place) = place(5 + KIND_REMOVED, 4) {
+            self.removed[place] = count;
+        } else if let Some(place) = place(5 + KIND_LEFT, 4) {
+            self.left[place] = count;
+        } else if let Some(place) = place(KIND_RETRIED, 2) {
+            self.lane[place] = count;
+        } else if let Some(place) = place(0, 9) {
+            self.states[place] = count;
         }
     }
 
     /// The SCHEDULED jobs are those of which nothing else is known.
-    fn conclude(&mut self) {
-        let others: u64 = self.states.iter().sum::<u64>() + self.pruned;
+    fn record(mut self, queue: QueueName, job_type: JobType) -> LaneRecord {
+        let others: u64 = self.states.iter().chain(&self.removed).sum();
         self.states[usize::from(State::Scheduled.number())] = self.accepted.saturating_sub(others);
+        let ended = std::array::from_fn(|place| self.states[5 + place] + self.removed[place] + self.left[place]);
+        let [retried, lost] = self.lane;
+        LaneRecord {
+            states: self.states,
+            accepted: self.accepted,
+            ended,
+            retried,
+            lost,
+            ..LaneRecord::new(queue, job_type)
+        }
     }
 }
 
+/// What `count_states.sql` answers: the time, the queues with whether each is paused, and the lanes.
+#[derive(Default)]
+pub(super) struct Counts {
+    now: Timestamp,
+    pub(super) queues: Vec<(QueueName, bool)>,
+    pub(super) lanes: Vec<LaneRecord>,
+}
+
 impl Inner {
-    pub(super) async fn tallies(&self) -> Result<Vec<Tally>, Fault> {
+    async fn counts(&self) -> Result<Counts, Fault> {
         let link = self.link(Caller::Reader).await?;
-        let rows = link.query(include_str!("sql/count_states.sql"), &[&self.given_time()]).await?;
-        tallies(&rows)
+        self.counts_on(&link).await
+    }
+
+    pub(super) async fn counts_on(&self, link: &Link<'_>) -> Result<Counts, Fault> {
+        let most = i64::try_from(COUNTED_MAX).unwrap_or(i64::MAX);
+        let rows = link.query(include_str!("sql/count_states.sql"), &[&self.given_time(), &most]).await?;
+        let mut counts = counts(&rows)?;
+        if rows.is_empty() {
+            counts.now = self.read_clock(link).await?;
+        }
+        Ok(counts)
+    }
+
+    /// How many jobs of lanes are in some states.
+    pub(super) async fn count_lanes(&self, filter: &Filter) -> Result<u64, Fault> {
+        let wanted = |lane: &&LaneRecord| {
+            filter.queue.as_ref().is_none_or(|queue| *queue == lane.queue)
+                && filter.job_type.as_ref().is_none_or(|job_type| *job_type == lane.job_type)
+        };
+        let states =
+            || State::ALL.into_iter().filter(|state| filter.states.is_empty() || filter.states.contains(state));
+        let counts = self.counts().await?;
+        Ok(counts.lanes.iter().filter(wanted).map(|lane| states().map(|state| lane.count(state)).sum::<u64>()).sum())
     }
 
     pub(super) async fn totals(&self) -> Result<Totals, Fault> {
-        let mut totals = Totals::default();
-        for tally in self.tallies().await? {
-            totals.accepted += tally.accepted;
-            totals.pruned += tally.pruned;
-            for (sum, count) in totals.states.iter_mut().zip(tally.states) {
-                *sum += count;
-            }
+        Ok(self.observe(None).await?.totals())
+    }
+
+    pub(super) async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation, Fault> {
+        let link = self.link(Caller::Reader).await?;
+        let counts = self.counts_on(&link).await?;
+        let mut ends = Vec::new();
+        if let Some(from) = ends_from {
+            let most = i64::try_from(ENDS_MAX).unwrap_or(i64::MAX);
+            let rows = link.query(include_str!("sql/list_ends.sql"), &[&from.as_micros(), &most]).await?;
+            let lanes: Vec<i32> = rows.iter().map(|row| row.get("lane")).collect();
+            self.lanes.learn_lanes(&link, &lanes).await?;
+            ends = rows.iter().filter_map(|row| self.end_record(row)).collect();
         }
-        Ok(totals)
+        Ok(Observation { now: counts.now, lanes: counts.lanes, ends: newest_ends(ends) })
+    }
+
+    fn end_record(&self, row: &Row) -> Option<EndRecord> {
+        let moment = |name: &str| row.get::<_, Option<i64>>(name).map(job_rows::time);
+        let state = u8::try_from(row.get::<_, i16>("state")).ok().and_then(State::from_number)?;
+        let names = self.lanes.name(row.get("lane"))?;
+        Some(EndRecord::new(names, state, moment("scheduled_at"), moment("started_at"), moment("at")?))
+    }
+
+    pub(super) async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<(), Fault> {
+        let link = self.link(Caller::Worker).await?;
+        let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
+        let (at, data) = (sample.at.as_micros(), job_rows::json(sample));
+        link.execute(include_str!("sql/put_sample.sql"), &[&seconds, &at, &data]).await?;
+        let horizon = self.read_clock(&link).await?.minus(step.kept()).as_micros();
+        link.execute(include_str!("sql/forget_samples.sql"), &[&seconds, &horizon]).await?;
+        Ok(())
+    }
+
+    pub(super) async fn samples(
+        &self,
+        step: SampleStep,
+        from: Timestamp,
+        before: Timestamp,
+    ) -> Result<Vec<Sample>, Fault> {
+        let link = self.link(Caller::Reader).await?;
+        let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
+        let most = i64::try_from(SAMPLES_MAX).unwrap_or(i64::MAX);
+        let (from, before) = (from.as_micros(), before.as_micros());
+        let rows = link.query(include_str!("sql/list_samples.sql"), &[&seconds, &from, &before, &most]).await?;
+        rows.iter().rev().map(|row| Ok(serde_json::from_str(row.get("data"))?)).collect()
     }
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>, Fault> {
-        let tallies = self.tallies().await?;
+        let counts = self.counts().await?;
         let link = self.link(Caller::Reader).await?;
         let rows = link.query(include_str!("sql/get_oldest_scheduled.sql"), &[&self.given_time()]).await?;
         let oldest: HashMap<String, i64> = rows.iter().map(|row| (row.get("name"), row.get("due"))).collect();
-        let record = |tally: Tally| QueueRecord {
-            oldest_scheduled: oldest.get(tally.name.as_str()).map(|at| job_rows::time(*at)),
-            name: tally.name,
-            paused: tally.paused,
-            states: tally.states,
+        let record = |(name, paused): (QueueName, bool)| {
+            let mut states = [0; 9];
+            for lane in counts.lanes.iter().filter(|lane| lane.queue == name) {
+                for (sum, count) in states.iter_mut().zip(lane.states) {
+                    *sum += count;
+                }
+            }
+            let oldest_scheduled = oldest.get(name.as_str()).map(|at| job_rows::time(*at));
+            QueueRecord { name, paused, states, oldest_scheduled }
         };
-        Ok(tallies.into_iter().map(record).filter(|queue| !queue.is_forgotten()).collect())
+        Ok(counts.queues.into_iter().map(record).filter(|queue| !queue.is_forgotten()).collect())
     }
 
     pub(super) async fn announce(&self, report: &WorkerReport) -> Result<(), Fault> {
@@ -161,21 +250,33 @@ impl Inner {
     }
 }
 
-/// The numbers of queues from rows that are ordered by queue.
-pub(super) fn tallies(rows: &[Row]) -> Result<Vec<Tally>, Fault> {
-    let mut tallies: Vec<Tally> = Vec::new();
+/// The numbers of lanes from rows that are ordered by queue and type.
+fn counts(rows: &[Row]) -> Result<Counts, Fault> {
+    let mut counts = Counts::default();
+    let mut sums: Option<(QueueName, JobType, Sums)> = None;
+    let (mut running, mut later) = (0, 0);
     for row in rows {
+        counts.now = job_rows::time(row.get("now"));
         let name: &str = row.get("name");
-        if tallies.last().is_none_or(|tally| tally.name.as_str() != name) {
-            let name = QueueName::new(name)?;
-            tallies.push(Tally { name, paused: row.get("paused"), accepted: 0, pruned: 0, states: [0; 9] });
+        if counts.queues.last().is_none_or(|(last, _)| last.as_str() != name) {
+            counts.queues.push((QueueName::new(name)?, row.get("paused")));
         }
-        if let (Some(tally), Some(kind)) = (tallies.last_mut(), row.get::<_, Option<i16>>("kind")) {
-            tally.add(kind, row.get("count"));
+        // A queue that was paused before it had jobs has no lane.
+        let Some(job_type) = row.get::<_, Option<&str>>("job_type") else { continue };
+        if !sums.as_ref().is_some_and(|(queue, last, _)| queue.as_str() == name && last.as_str() == job_type) {
+            let done = sums.replace((QueueName::new(name)?, JobType::new(job_type)?, Sums::default()));
+            counts.lanes.extend(done.map(|(queue, job_type, sums)| sums.record(queue, job_type)));
+        }
+        if let (Some((_, _, sums)), Some(kind)) = (sums.as_mut(), row.get::<_, Option<i16>>("kind")) {
+            let count: i64 = row.get::<_, Option<i64>>("count").unwrap_or_default();
+            running += if kind == 3 { count } else { 0 };
+            later += if kind == 1 || kind == 4 { count } else { 0 };
+            sums.add(kind, count);
         }
     }
-    for tally in &mut tallies {
-        tally.conclude();
-    }
-    Ok(tallies)
+    counts.lanes.extend(sums.map(|(queue, job_type, sums)| sums.record(queue, job_type)));
+    let most = i64::try_from(COUNTED_MAX).unwrap_or(i64::MAX);
+    let at_least = running >= most || later >= most;
+    counts.lanes.iter_mut().for_each(|lane| lane.at_least = at_least);
+    Ok(counts)
 }

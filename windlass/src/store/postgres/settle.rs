@@ -11,7 +11,7 @@ use super::transaction::Transaction;
 use super::turns::Caller;
 use super::{Inner, job_rows};
 use crate::error::Error;
-use crate::job::{JobId, LeaseKey, Outcome, Settlement, State, Verdict};
+use crate::job::{Fingerprint, JobId, LeaseKey, Outcome, Settlement, State, Verdict};
 use crate::store::answer::{Settled, Wake};
 use crate::store::rules::{self, Missing};
 
@@ -104,6 +104,7 @@ struct SettleColumns<'s> {
     failures: Vec<Option<String>>,
     reasons: Vec<Option<String>>,
     kind_result_types: Vec<Option<&'s str>>,
+    faults: Vec<Option<i64>>,
 }
 
 /// What settlements may have in common.
@@ -113,6 +114,7 @@ struct Kind<'s> {
     next: State,
     verdict: &'s Verdict,
     result_type: Option<&'s str>,
+    fault: Option<Fingerprint>,
 }
 
 impl<'s> SettleColumns<'s> {
@@ -141,7 +143,13 @@ impl<'s> SettleColumns<'s> {
                 columns.results.push(result.map(|result| result.as_bytes().as_ref()));
                 columns.result_types.push(result_type);
             }
-            let kind = columns.kind(Kind { outcome: settlement.outcome(), next, verdict, result_type });
+            let kind = columns.kind(Kind {
+                outcome: settlement.outcome(),
+                next,
+                verdict,
+                result_type,
+                fault: settlement.fault(),
+            });
             columns.kinds.push(kind);
         }
         columns
@@ -162,6 +170,7 @@ impl<'s> SettleColumns<'s> {
         self.failures.push(verdict.failure.as_ref().map(job_rows::failure_text));
         self.reasons.push(verdict.reason.as_ref().map(job_rows::json));
         self.kind_result_types.push(kind.result_type);
+        self.faults.push(kind.fault.map(Fingerprint::number));
         self.known.push(kind);
         number(self.known.len() - 1)
     }
@@ -180,7 +189,7 @@ impl<'s> SettleColumns<'s> {
         [time, &self.seqs, &self.tokens, &self.results, &self.result_types]
     }
 
-    fn with_kinds<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 12] {
+    fn with_kinds<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 13] {
         [
             time,
             &self.seqs,
@@ -194,6 +203,7 @@ impl<'s> SettleColumns<'s> {
             &self.failures,
             &self.reasons,
             &self.kind_result_types,
+            &self.faults,
         ]
     }
 }

@@ -16,6 +16,8 @@ use crate::job::{
 use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
+use crate::store::faults::FaultGroup;
+use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -71,6 +73,10 @@ impl Store for PostgresStore {
         retrying("count jobs", || self.inner.count(filter, cap, looked_max)).await
     }
 
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        retrying("group dead jobs", || self.inner.faults(query)).await
+    }
+
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
         retrying("list attempts", || self.inner.attempts(job)).await
     }
@@ -89,6 +95,18 @@ impl Store for PostgresStore {
 
     async fn totals(&self) -> Result<Totals> {
         retrying("add up totals", || self.inner.totals()).await
+    }
+
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        retrying("read the numbers of lanes", || self.inner.observe(ends_from)).await
+    }
+
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()> {
+        retrying("keep a sample", || self.inner.put_sample(step, sample)).await
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        retrying("read samples", || self.inner.samples(step, from, before)).await
     }
 
     async fn operate(&self, operation: &Operation) -> Result<Operated> {

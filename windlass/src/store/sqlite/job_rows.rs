@@ -15,8 +15,9 @@ use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::transaction::Transaction;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Damage, Dependency, FailureRecord, Firing, JobId, JobOptions, JobRecord,
-    JobSpec, LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
+    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Damage, Dependency, FailureRecord, Fingerprint, Firing, JobId,
+    JobOptions, JobRecord, JobSpec, LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId,
+    WorkflowId,
 };
 use crate::time::Timestamp;
 use crate::workflow::graph::Waits;
@@ -569,6 +570,7 @@ impl Transaction<'_> {
                 closed.map(|closed| closed.token.as_uuid().into_bytes()),
                 closed.map(|closed| closed.worker.as_str()),
                 job.reason.as_ref().map(text),
+                job.fault().map(Fingerprint::number),
                 job.result.as_ref().and_then(Payload::stored_content_type),
                 job.result.as_ref().map(|result| result.as_bytes().as_ref()),
             ],

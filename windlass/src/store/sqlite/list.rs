@@ -8,12 +8,10 @@ use rusqlite::params;
 use super::fault::Answer;
 use super::job_rows::Entry;
 use super::transaction::Transaction;
-use crate::job::{JobRecord, State};
+use crate::job::{JobId, JobRecord, State};
 use crate::store::answer::{Counted, Page};
-use crate::store::request::{Cursor, Filter, ListQuery, PAGE_MAX};
+use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 
-/// How many jobs one page or step looks at; rare matches among millions take several pages.
-const SCAN_MAX: usize = 10_000;
 /// How many jobs one statement reads.
 const CHUNK: usize = 256;
 
@@ -33,6 +31,9 @@ struct Candidate {
 
 impl Transaction<'_> {
     pub(super) fn list(&mut self, query: &ListQuery) -> Answer<Page<JobRecord>> {
+        if query.order != Order::Newest {
+            return self.list_in_order(query);
+        }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = place(query.after.as_ref())?.unwrap_or(i64::MAX);
         let (items, next) = self.matching(&query.filter, Way::NewestFirst, before, limit)?;
@@ -52,7 +53,7 @@ impl Transaction<'_> {
         let next = self.scan(filter, way, from, |entry| {
             scanned += 1;
             found.extend(entry);
-            found.len() < limit && scanned < SCAN_MAX
+            found.len() < limit && scanned < LOOKED_MAX
         })?;
         Ok((found, next.map(|seq| Cursor(seq.to_string()))))
     }
@@ -93,9 +94,19 @@ impl Transaction<'_> {
         Ok(self.load(candidate.seq)?.filter(|entry| filter.matches(&entry.job)))
     }
 
-    fn candidates(&self, filter: &Filter, way: Way, from: i64) -> Answer<Vec<Candidate>> {
+    fn candidates(&mut self, filter: &Filter, way: Way, from: i64) -> Answer<Vec<Candidate>> {
         let few = i64::try_from(CHUNK).unwrap_or(i64::MAX);
         let newest = way == Way::NewestFirst;
+        if let Some(key) = &filter.key {
+            return self.keyed(key, way, from);
+        }
+        if let Some(fingerprint) = filter.fingerprint {
+            let sql = match newest {
+                true => include_str!("sql/list_newest_fault.sql"),
+                false => include_str!("sql/list_oldest_fault.sql"),
+            };
+            return self.read_candidates(sql, params![from, few, fingerprint.number()]);
+        }
         if let Some(workflow) = filter.workflow {
             let bytes = workflow.as_uuid().into_bytes();
             let sql = match newest {
@@ -114,21 +125,35 @@ impl Transaction<'_> {
         let rare = |state: &State| {
             matches!(state, State::Pending | State::Running | State::Failed | State::DeadLetter | State::Cancelled)
         };
-        if filter.states.is_empty() || !filter.states.iter().all(rare) {
+        let Some(states) = filter.possible_states().filter(|states| states.iter().all(rare)) else {
             let sql = match newest {
                 true => include_str!("sql/list_newest.sql"),
                 false => include_str!("sql/list_oldest.sql"),
             };
             return self.read_candidates(sql, params![from, few]);
-        }
-        let mut states = filter.states.clone();
-        states.sort();
-        states.dedup();
+        };
         let mut candidates = Vec::new();
         for state in states {
             candidates.extend(self.candidates_in(state, newest, from, few)?);
         }
         candidates.sort_by_key(|candidate| if newest { -candidate.seq } else { candidate.seq });
+        candidates.truncate(CHUNK);
+        Ok(candidates)
+    }
+
+    /// The jobs that an idempotency key stands for.
+    fn keyed(&mut self, key: &str, way: Way, from: i64) -> Answer<Vec<Candidate>> {
+        let mut statement = self.statement(include_str!("sql/list_keyed.sql"))?;
+        let ids = statement.query_map([key], |row| row.get::<_, [u8; 16]>(0))?;
+        let ids = ids.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut candidates = Vec::new();
+        for id in ids {
+            let Some(entry) = self.load_id(JobId::from_uuid(uuid::Uuid::from_bytes(id)))? else { continue };
+            let beyond = if way == Way::NewestFirst { entry.seq < from } else { entry.seq > from };
+            let (seq, lane, created_at) = (entry.seq, entry.lane, entry.job.created_at.as_micros());
+            candidates.extend(beyond.then_some(Candidate { seq, lane, created_at }));
+        }
+        candidates.sort_by_key(|candidate| if way == Way::NewestFirst { -candidate.seq } else { candidate.seq });
         candidates.truncate(CHUNK);
         Ok(candidates)
     }

@@ -52,6 +52,7 @@ impl Transaction<'_> {
     pub(super) fn remove(&mut self, entry: &Entry) -> Answer<()> {
         let seq = entry.seq;
         self.leave(entry)?;
+        self.count_left(entry.lane, entry.job.state, true);
         self.statement(include_str!("sql/delete_job.sql"))?.execute([seq])?;
         if let Some(deadline) = entry.job.deadline {
             self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline.as_micros(), seq])?;

@@ -107,6 +107,7 @@ impl Transaction<'_> {
         for (seq, lane) in run {
             meant[usize::try_from(seq - low).unwrap_or_default()] = 1u8;
             self.count(*lane, state, -1);
+            self.count_left(*lane, state, true);
         }
         for sql in TRACES {
             self.statement(sql)?.execute(params![low, high, meant])?;

@@ -2,7 +2,7 @@
 
 use rusqlite::{Row as SqlRow, params};
 
-use super::columns::{json, outcome_of, state, time, uuid};
+use super::columns::{json, outcome_of, state, text, time, uuid};
 use super::fault::{Answer, Fault};
 use super::job_rows::Entry;
 use super::list::place;
@@ -10,10 +10,14 @@ use super::transaction::Transaction;
 use crate::error::Error;
 use crate::job::{
     AttemptId, AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobOptions,
-    JobRecord, LogLine, Priority, State, WorkerId,
+    JobRecord, JobType, LogLine, Priority, QueueName, State, WorkerId,
 };
 use crate::store::answer::{JobEvent, JobEventKind, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, Totals, fits};
+use crate::store::observe::{
+    ENDS_MAX, EndRecord, LaneRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends,
+};
 use crate::store::request::{Cursor, PAGE_MAX};
+use crate::time::Timestamp;
 
 /// A lane's number, names and counts.
 pub(super) struct LaneCounts {
@@ -21,6 +25,22 @@ pub(super) struct LaneCounts {
     pub(super) queue: String,
     pub(super) job_type: String,
     pub(super) states: [u64; 9],
+    /// Jobs removed; jobs that left each terminal state; attempts retried and lost.
+    history: [u64; 7],
+}
+
+impl LaneCounts {
+    fn record(self) -> Answer<LaneRecord> {
+        let [removed, left @ .., retried, lost] = self.history;
+        let mut lane = LaneRecord::new(QueueName::new(self.queue)?, JobType::new(self.job_type)?);
+        lane.states = self.states;
+        lane.accepted = self.states.iter().sum::<u64>() + removed;
+        for (ended, (standing, left)) in lane.ended.iter_mut().zip(self.states[5..].iter().zip(left)) {
+            *ended = standing + left;
+        }
+        (lane.retried, lane.lost) = (retried, lost);
+        Ok(lane)
+    }
 }
 
 impl Transaction<'_> {
@@ -115,11 +135,12 @@ impl Transaction<'_> {
     pub(super) fn lanes(&self) -> Answer<Vec<LaneCounts>> {
         let mut statement = self.statement(include_str!("sql/list_lanes.sql"))?;
         let read = |row: &SqlRow<'_>| {
-            let mut states = [0; 9];
-            for (number, count) in states.iter_mut().enumerate() {
+            let (mut states, mut history) = ([0; 9], [0; 7]);
+            for (number, count) in states.iter_mut().chain(&mut history).enumerate() {
                 *count = u64::try_from(row.get::<_, i64>(3 + number)?).unwrap_or_default();
             }
-            Ok(LaneCounts { lane: row.get("lane")?, queue: row.get("queue")?, job_type: row.get("type")?, states })
+            let (queue, job_type) = (row.get("queue")?, row.get("type")?);
+            Ok(LaneCounts { lane: row.get("lane")?, queue, job_type, states, history })
         };
         let mut lanes = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
         let mut statement = self.statement(include_str!("sql/count_due.sql"))?;
@@ -145,6 +166,65 @@ impl Transaction<'_> {
         }
         let number = |count: i64| u64::try_from(count).unwrap_or_default();
         Ok(Totals { accepted: number(self.accepted()), pruned: number(self.pruned()), states })
+    }
+
+    pub(super) fn observe(&mut self, ends_from: Option<Timestamp>) -> Answer<Observation> {
+        let mut lanes: Vec<LaneRecord> = Vec::new();
+        // The jobs of one key of a controlled queue have a lane of their own; all of a type are told together.
+        for lane in self.lanes()? {
+            let lane = lane.record()?;
+            match lanes.last_mut().filter(|last| (&last.queue, &last.job_type) == (&lane.queue, &lane.job_type)) {
+                Some(last) => last.add(&lane),
+                None => lanes.push(lane),
+            }
+        }
+        let mut ends = Vec::new();
+        if let Some(from) = ends_from {
+            for ended in State::ALL.into_iter().filter(|state| state.is_terminal()) {
+                self.ends_since(ended, from, &mut ends)?;
+            }
+        }
+        Ok(Observation { now: self.now, lanes, ends: newest_ends(ends) })
+    }
+
+    fn ends_since(&mut self, ended: State, from: Timestamp, ends: &mut Vec<EndRecord>) -> Answer<()> {
+        let mut statement = self.statement(include_str!("sql/list_ends.sql"))?;
+        let most = i64::try_from(ENDS_MAX).unwrap_or(i64::MAX);
+        let mut rows = statement.query([i64::from(ended.number()), most])?;
+        while let Some(row) = rows.next()? {
+            let at = time(row.get("at")?);
+            // Ends are in the order of time.
+            if at < from {
+                break;
+            }
+            let (scheduled_at, started_at): (Option<i64>, Option<i64>) =
+                (row.get("scheduled_at")?, row.get("started_at")?);
+            let names = self.names_of(row.get("lane")?)?;
+            ends.push(EndRecord::new(names, ended, scheduled_at.map(time), started_at.map(time), at));
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_sample(&mut self, step: SampleStep, sample: &Sample) -> Answer<()> {
+        let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
+        let row = params![seconds, sample.at.as_micros(), text(sample)];
+        self.statement(include_str!("sql/put_sample.sql"))?.execute(row)?;
+        let horizon = self.now.minus(step.kept()).as_micros();
+        self.statement(include_str!("sql/forget_samples.sql"))?.execute([seconds, horizon])?;
+        Ok(())
+    }
+
+    pub(super) fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Answer<Vec<Sample>> {
+        let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
+        let most = i64::try_from(SAMPLES_MAX).unwrap_or(i64::MAX);
+        let mut statement = self.statement(include_str!("sql/list_samples.sql"))?;
+        let mut rows = statement.query([seconds, from.as_micros(), before.as_micros(), most])?;
+        let mut samples = Vec::new();
+        while let Some(row) = rows.next()? {
+            samples.extend(json::<Sample>(row, "data")?);
+        }
+        samples.reverse();
+        Ok(samples)
     }
 
     pub(super) fn queues(&self) -> Answer<Vec<QueueRecord>> {

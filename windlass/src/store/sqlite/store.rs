@@ -14,6 +14,8 @@ use crate::job::{
 use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
+use crate::store::faults::FaultGroup;
+use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -80,6 +82,11 @@ impl Store for SqliteStore {
         self.readers.read("count jobs", move |tx| tx.count_matching(&filter, cap, looked_max)).await
     }
 
+    async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
+        let query = query.clone();
+        self.readers.read("group dead jobs", move |tx| tx.faults(&query)).await
+    }
+
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
         self.readers.read("read attempts", move |tx| tx.attempts(job)).await
     }
@@ -99,6 +106,19 @@ impl Store for SqliteStore {
 
     async fn totals(&self) -> Result<Totals> {
         self.readers.read("read totals", |tx| tx.totals()).await
+    }
+
+    async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
+        self.readers.read("read the numbers of lanes", move |tx| tx.observe(ends_from)).await
+    }
+
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()> {
+        let sample = sample.clone();
+        self.write("keep a sample".to_owned(), 1, move |tx| tx.put_sample(step, &sample)).await
+    }
+
+    async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>> {
+        self.readers.read("read samples", move |tx| tx.samples(step, from, before)).await
     }
 
     async fn operate(&self, operation: &Operation) -> Result<Operated> {

@@ -16,6 +16,7 @@ use super::insert_batch::PlainJob;
 use crate::clock::{BEAT_EVERY, Clock, LAPSING, Pulse};
 use crate::job::{JobId, JobOptions, JobSpec, JobType, QueueName, State};
 use crate::store::answer::Wake;
+use crate::store::observe::{AttemptCount, ended_place};
 use crate::store::rules;
 use crate::time::Timestamp;
 
@@ -62,6 +63,8 @@ pub(super) struct Transaction<'c> {
     entry: Numbers,
     /// By lane; few in one transaction.
     counts: Vec<(i64, [i64; 9])>,
+    /// By lane, what few transactions change, as `add_history.sql` takes it.
+    history: Vec<(i64, [i64; 7])>,
     pub(super) hot_statements: [Option<CachedStatement<'c>>; HOT_STATEMENTS],
     /// New jobs that are yet to be written.
     pub(super) plain_jobs: Vec<PlainJob>,
@@ -90,6 +93,7 @@ impl<'c> Transaction<'c> {
             numbers,
             entry: numbers,
             counts: Vec::new(),
+            history: Vec::new(),
             hot_statements: Default::default(),
             plain_jobs: Vec::new(),
             hints: Vec::new(),
@@ -173,6 +177,11 @@ impl<'c> Transaction<'c> {
             let mut statement = self.conn.prepare_cached(include_str!("sql/add_counts.sql"))?;
             statement.execute([lane, a, b, c, d, e, f, g, h, i])?;
         }
+        for (lane, [a, b, c, d, e, f, g]) in std::mem::take(&mut self.history) {
+            self.numbers.latest = self.numbers.latest.max(self.now.as_micros());
+            let mut statement = self.conn.prepare_cached(include_str!("sql/add_history.sql"))?;
+            statement.execute([lane, a, b, c, d, e, f, g])?;
+        }
         Ok(())
     }
 
@@ -191,6 +200,32 @@ impl<'c> Transaction<'c> {
                 self.counts.push((lane, counts));
             }
         }
+    }
+
+    /// Remembers that a job left a terminal state, and whether for good.
+    pub(super) fn count_left(&mut self, lane: i64, state: State, removed: bool) {
+        let history = self.history_of(lane);
+        history[0] += i64::from(removed);
+        if let Some(place) = ended_place(state) {
+            history[1 + place] += 1;
+        }
+    }
+
+    /// Remembers an attempt that was retried or lost.
+    pub(super) fn count_attempt(&mut self, lane: i64, counted: AttemptCount) {
+        let place = match counted {
+            AttemptCount::Retried => 5,
+            AttemptCount::Lost => 6,
+        };
+        self.history_of(lane)[place] += 1;
+    }
+
+    fn history_of(&mut self, lane: i64) -> &mut [i64; 7] {
+        let place = self.history.iter().position(|(counted, _)| *counted == lane).unwrap_or_else(|| {
+            self.history.push((lane, [0; 7]));
+            self.history.len() - 1
+        });
+        &mut self.history[place].1
     }
 
     pub(super) fn accepted(&self) -> i64 {

@@ -11,6 +11,7 @@ use super::fault::{Answer, Fault};
 use super::job_rows::{Closed, Entry, FLAG_CALLBACK, Place};
 use super::transaction::Transaction;
 use crate::job::{JobId, JobOptions, Priority};
+use crate::store::observe::AttemptCount;
 use crate::store::rules::{self, ClosedAttempt, Edge, EdgeChange, Missing, Run, ScheduleWrite, Stop, WorkingSet};
 use crate::time::Timestamp;
 use crate::workflow::Identity;
@@ -183,6 +184,13 @@ impl Transaction<'_> {
             }
             if row.job.generation != before.generation {
                 self.keep_lifetime(row.job.deadline.map(Timestamp::as_micros), row.seq)?;
+            }
+            if before.state.is_terminal() {
+                self.count_left(row.lane, before.state, false);
+            }
+            let attempt = closed.as_ref().and_then(|closed| AttemptCount::of(closed.attempt.outcome, row.job.state));
+            if let Some(counted) = attempt {
+                self.count_attempt(row.lane, counted);
             }
             self.keep_closed(&mut row, closed)?;
             return self.put(&mut row);

@@ -34,7 +34,7 @@ impl World {
     async fn all_jobs(&self) -> Said<Vec<JobRecord>> {
         let (mut jobs, mut after) = (Vec::new(), None);
         loop {
-            let query = ListQuery { filter: Filter::default(), limit: PAGE_MAX, after };
+            let query = ListQuery { filter: Filter::default(), limit: PAGE_MAX, after, ..ListQuery::default() };
             let page = self.store.list(&query).await.map_err(|error| format!("list: {error}"))?;
             jobs.extend(page.items);
             after = page.next;

@@ -94,8 +94,11 @@ create table windlass.done (
     worker text,
     failure text,
     reason text,
+    fingerprint bigint,
     result_type text,
     result bytea
 );
 create index done_end on windlass.done (state, completed_at);
 create index done_dead on windlass.done (state, seq) where state <> 5;
+-- fingerprint is the fault of a FAILED or DEAD_LETTER job. Groups are counted from this index as far as its pages are settled.
+create index done_fault on windlass.done (fingerprint, seq, lane, completed_at) where fingerprint is not null;

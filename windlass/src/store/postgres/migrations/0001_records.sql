@@ -55,9 +55,12 @@ create table windlass.workflow (
 create table windlass.schedule (name text primary key, next_at bigint, paused boolean not null, record text not null);
 create table windlass.worker (id text primary key, started_at bigint not null, seen_at bigint not null, report text not null);
 create table windlass.act (act bigint generated always as identity primary key, record text not null);
+-- What is remembered of the numbers over time, as JSON; step is in seconds.
+create table windlass.sample (step bigint not null, at bigint not null, data text not null, primary key (step, at));
 
 -- One row for each kind of thing that one statement did in one lane: what happened, and the numbers that add up.
--- kind is a terminal state, 9 for accepted, 10 for pruned, 11 for a change in the number of PENDING jobs.
+-- kind is a terminal state, 9 for accepted, 11 for a change in the number of PENDING jobs; a terminal state + 10 for a job of it
+-- that was removed for good, + 15 for one that left it otherwise; 24 for an attempt that is tried again, 25 for a lost one.
 -- Rows without seqs only count.
 -- Readers go by (xid, event), since transactions do not commit in the order in which they draw numbers.
 create table windlass.event (

@@ -2,7 +2,7 @@
 -- marked slow and leases that do not hold are left alone: what is not returned was not changed.
 -- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 results; $5 for each the place in what follows,
 -- from 1: $6 outcomes; $7 next states; $8 delays; $9 whether it counts as a failure; $10 failures; $11 reasons;
--- $12 content types of results. Most attempts end alike, and taking apart an array costs more than looking into one.
+-- $12 content types of results; $13 faults. Most attempts end alike, and taking apart an array costs more than looking into one.
 -- By leased_pkey, as a range: by equality a plan may walk through the whole index, which looks as good while few leases are
 -- held. The sum keeps the index of expiries out of it for the same reason.
 with clock as materialized (
@@ -16,18 +16,18 @@ gone as (
     returning l.*, i.result,
         ($6::smallint[])[i.kind] as outcome, ($7::smallint[])[i.kind] as next, ($8::bigint[])[i.kind] as delay,
         ($9::int[])[i.kind] as counted, ($10::text[])[i.kind] as said, ($11::text[])[i.kind] as reason,
-        ($12::text[])[i.kind] as result_type
+        ($12::text[])[i.kind] as result_type, ($13::bigint[])[i.kind] as fault
 ),
 ended as (
     insert into windlass.done
         (seq, lane, state, completed_at, version, attempt, failures, lost, generation, scheduled_at, started_at, failed_at,
-        token, worker, failure, reason, result_type, result)
+        token, worker, failure, reason, fingerprint, result_type, result)
     select
         g.seq, g.lane, g.next, c.now, g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
         g.scheduled_at, g.started_at,
         case when g.next = 5 then null when g.said is null then g.failed_at else c.now end,
         g.token, g.worker, case when g.next = 5 then null else coalesce(g.said, g.failure) end,
-        g.reason, g.result_type, g.result
+        g.reason, g.fault, g.result_type, g.result
     from gone g, clock c
     where g.next >= 5
 ),
@@ -61,9 +61,10 @@ unlogged as (
 ),
 told as (
     insert into windlass.event (at, lane, kind, count, seqs)
-    select c.now, g.lane, g.next, count(*), array_agg(g.seq)
+    select c.now, g.lane, case when g.next >= 5 then g.next else 24::smallint end, count(*),
+        case when g.next >= 5 then array_agg(g.seq) end
     from gone g, clock c
-    where g.next >= 5
+    where g.next >= 5 or g.next = 4 and g.outcome = 1
     group by c.now, g.lane, g.next
 )
 select g.seq, g.next, g.lane from gone g

@@ -14,7 +14,8 @@ create table windlass_store (
     outlived integer not null default 0,
     owner text
 );
--- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included).
+-- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included), how many
+-- were removed for good, how many left a terminal state again (by removal too), and how many attempts were retried or lost.
 create table windlass_lane (
     lane integer primary key,
     queue text not null,
@@ -29,6 +30,13 @@ create table windlass_lane (
     failed integer not null default 0,
     dead_letter integer not null default 0,
     cancelled integer not null default 0,
+    removed integer not null default 0,
+    left_completed integer not null default 0,
+    left_failed integer not null default 0,
+    left_dead_letter integer not null default 0,
+    left_cancelled integer not null default 0,
+    retried integer not null default 0,
+    lost integer not null default 0,
     unique (queue, type, key)
 );
 -- In a controlled queue the jobs of one key are counted in a lane of their own, a strand, whose `key` is `k:` and the key.

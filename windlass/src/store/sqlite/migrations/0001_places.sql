@@ -42,7 +42,7 @@ create table windlass_leased (
 );
 create index windlass_leased_expiry on windlass_leased (expires_at);
 create index windlass_leased_cancel on windlass_leased (seq) where cancel is not null;
--- `ended` is the tick of the end. `outcome`, `token` and `worker` are those of the attempt that ended the job, if one did.
+-- `ended` is the tick of the end. `fingerprint` is the fault of a FAILED or DEAD_LETTER job. `outcome`, `token` and `worker` are those of the attempt that ended the job, if one did.
 create table windlass_done (
     seq integer primary key,
     lane integer not null,
@@ -64,11 +64,14 @@ create table windlass_done (
     token blob,
     worker text,
     reason text,
+    fingerprint integer,
     result_type text,
     result blob
 );
 create index windlass_done_ended on windlass_done (state, ended);
 create index windlass_done_bad on windlass_done (state, seq) where state <> 5;
+-- Groups of dead jobs are counted from this index alone.
+create index windlass_done_fault on windlass_done (fingerprint, seq, lane, updated_at) where fingerprint is not null;
 
 -- The end of each lifetime that is not the standard one. A row may outlast its job's end: upkeep drops it when its time comes.
 create table windlass_lifetime (deadline integer not null, seq integer not null, primary key (deadline, seq)) without rowid;

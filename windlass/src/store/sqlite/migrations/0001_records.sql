@@ -76,6 +76,8 @@ create table windlass_worker (id text primary key, report text not null, started
 create table windlass_act (seq integer primary key, at integer not null, by text, act text not null, target text not null, changed integer not null, why text);
 -- Ends that a requeue or an operator's dead-letter made unreadable in `done`.
 create table windlass_past_end (ended integer primary key, seq integer not null, state integer not null, at integer not null);
+-- What is remembered of the numbers over time, as JSON. `step` is in seconds.
+create table windlass_sample (step integer not null, at integer not null, data text not null, primary key (step, at)) without rowid;
 
 -- When upkeep last came by while jobs ran, and what the last absence means for leases; see Pulse in the program.
 create table windlass_pulse (

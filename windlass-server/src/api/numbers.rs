@@ -1,0 +1,88 @@
+//! The numbers of lanes: as they are, and what is remembered of them.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass::store::{PAGE_MAX, Sample as StoredSample};
+use windlass::{Error, Timestamp};
+
+use super::ApiState;
+use super::error::Refusal;
+use super::extract::{Body, Query};
+use super::roles::{Role, needs};
+use crate::wire::{Lanes, NewSample, Sample, Samples, sample_step};
+
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(needs(Role::Read, routes!(lanes)))
+        .routes(needs(Role::Read, routes!(samples)))
+        .routes(needs(Role::Admin, routes!(put_sample)))
+}
+
+/// The numbers of every queue and type
+///
+/// How many jobs stand in each state, and what only grows: jobs accepted and ended, attempts retried and lost. Cheap at any
+/// size.
+#[utoipa::path(
+    get,
+    path = "/v1/lanes",
+    tag = "store",
+    params(("ends_after" = Option<String>, Query, description = "Also the newest ends at or after this moment.",
+        format = DateTime)),
+    responses((status = 200, description = "By queue and type.", body = Lanes))
+)]
+async fn lanes(State(state): State<ApiState>, mut query: Query) -> Result<Json<Lanes>, Refusal> {
+    let ends_from = query.time("ends_after")?;
+    query.done()?;
+    Ok(Json(Lanes::from(&state.store().observe(ends_from).await?)))
+}
+
+/// What is remembered of the numbers
+///
+/// Samples of every queue and type: every 10 s for an hour, every 60 s for a day, every 900 s for 14 days. `/v1/series` makes
+/// lines of them.
+#[utoipa::path(
+    get,
+    path = "/v1/samples",
+    tag = "store",
+    params(
+        ("step" = u64, Query, description = "10, 60 or 900."),
+        ("from" = Option<String>, Query, description = "From this moment on.", format = DateTime),
+        ("before" = Option<String>, Query, description = "Before this moment.", format = DateTime),
+    ),
+    responses((status = 200, description = "At most the newest 1,500, oldest first.", body = Samples))
+)]
+async fn samples(State(state): State<ApiState>, mut query: Query) -> Result<Json<Samples>, Refusal> {
+    let step = sample_step(query.number("step", 1..=900, 10)?)?;
+    let from = query.time("from")?.unwrap_or(Timestamp::EPOCH);
+    let before = query.time("before")?.unwrap_or(Timestamp::MAX);
+    query.done()?;
+    let _turn = state.bounds.turn().await?;
+    let samples = state.store().samples(step, from, before).await?;
+    Ok(Json(Samples { items: samples.iter().map(Sample::from).collect() }))
+}
+
+/// Keep a sample of the numbers
+///
+/// The server does this by itself. Of two samples of one moment the first is kept.
+#[utoipa::path(
+    post,
+    path = "/v1/samples",
+    tag = "store",
+    request_body = NewSample,
+    responses((status = 204, description = "There is a sample of that moment."))
+)]
+async fn put_sample(State(state): State<ApiState>, Body(new): Body<NewSample>) -> Result<StatusCode, Refusal> {
+    let step = sample_step(new.step)?;
+    let sample = StoredSample::try_from(new.sample)?;
+    if step.floor(sample.at) != sample.at {
+        return Err(Error::invalid("at", "must be a multiple of the step").into());
+    }
+    if sample.lanes.len() > PAGE_MAX {
+        return Err(Error::invalid("lanes", format!("must be at most {PAGE_MAX}, are {}", sample.lanes.len())).into());
+    }
+    state.store().put_sample(step, &sample).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,94 @@
+//! Lists in other orders than by submission: by end, by when they are due, and as they will be claimed. Each goes by one index.
+
+use super::fault::Answer;
+use super::transaction::Transaction;
+use crate::job::{JobRecord, Priority};
+use crate::store::answer::Page;
+use crate::store::request::{Cursor, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
+
+/// How many jobs one statement reads.
+const CHUNK: usize = 256;
+
+/// A job at a place of an order: the numbers of its cursor, and its sequence.
+struct Placed {
+    place: Vec<i64>,
+    seq: i64,
+}
+
+impl Transaction<'_> {
+    pub(super) fn list_in_order(&mut self, query: &ListQuery) -> Answer<Page<JobRecord>> {
+        query.order.check(&query.filter)?;
+        let limit = query.limit.clamp(1, PAGE_MAX);
+        let (mut items, mut looked, mut after) = (Vec::new(), 0, query.after.clone());
+        loop {
+            let chunk = self.placed(query, after.as_ref())?;
+            let is_last = chunk.len() < CHUNK;
+            for Placed { place, seq } in chunk {
+                looked += 1;
+                let found = self.load(seq)?.filter(|entry| query.filter.matches(&entry.job));
+                items.extend(found.map(|entry| entry.job));
+                after = Some(Cursor::of_numbers(&place));
+                if items.len() >= limit || looked >= LOOKED_MAX {
+                    return Ok(Page { items, next: after });
+                }
+            }
+            if is_last {
+                return Ok(Page { items, next: None });
+            }
+        }
+    }
+
+    /// The next jobs of an order.
+    fn placed(&self, query: &ListQuery, after: Option<&Cursor>) -> Answer<Vec<Placed>> {
+        let few = i64::try_from(CHUNK).unwrap_or(i64::MAX);
+        match query.order {
+            Order::Ended | Order::Newest => {
+                let [tick] = after.map_or(Ok([i64::MAX]), Cursor::numbers)?;
+                let state = query.filter.states.first().map_or(0, |state| i64::from(state.number()));
+                let mut statement = self.statement(include_str!("sql/list_ended.sql"))?;
+                let rows = statement.query_map([state, tick, few], |row| {
+                    Ok(Placed { place: vec![row.get("place")?], seq: row.get("seq")? })
+                })?;
+                Ok(rows.collect::<rusqlite::Result<_>>()?)
+            }
+            Order::Due => {
+                let [at, lane, priority, seq] = after.map_or(Ok([0; 4]), Cursor::numbers)?;
+                let mut statement = self.statement(include_str!("sql/list_waiting.sql"))?;
+                let rows = statement.query_map([self.now.as_micros(), at, lane, priority, seq, few], |row| {
+                    let place = vec![row.get("at")?, row.get("lane")?, row.get("priority")?, row.get("seq")?];
+                    Ok(Placed { place, seq: row.get("seq")? })
+                })?;
+                Ok(rows.collect::<rusqlite::Result<_>>()?)
+            }
+            Order::Claim => self.claimable(query, after, few),
+        }
+    }
+
+    /// The next jobs of a queue in claim order: priority by priority, the lanes of the queue together.
+    fn claimable(&self, query: &ListQuery, after: Option<&Cursor>, few: i64) -> Answer<Vec<Placed>> {
+        let [from, at, seq] = after.map_or(Ok([0; 3]), Cursor::numbers)?;
+        let queue = query.filter.queue.as_ref().map(|queue| queue.as_str().to_owned()).unwrap_or_default();
+        let lanes: Vec<i64> =
+            self.lanes()?.into_iter().filter(|lane| lane.queue == queue).map(|lane| lane.lane).collect();
+        let mut placed: Vec<Placed> = Vec::new();
+        for priority in
+            Priority::ALL.into_iter().map(|priority| i64::from(priority.number())).filter(|own| *own >= from)
+        {
+            let place = if priority == from { (at, seq) } else { (0, 0) };
+            let mut level: Vec<(i64, i64)> = Vec::new();
+            for lane in &lanes {
+                let mut statement = self.statement(include_str!("sql/list_next.sql"))?;
+                let bounds = [*lane, priority, place.0, place.1, self.now.as_micros(), few];
+                let rows = statement.query_map(bounds, |row| Ok((row.get("at")?, row.get("seq")?)))?;
+                level.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
+            }
+            level.sort_unstable();
+            placed.extend(level.into_iter().map(|(at, seq)| Placed { place: vec![priority, at, seq], seq }));
+            if placed.len() >= CHUNK {
+                placed.truncate(CHUNK);
+                break;
+            }
+        }
+        Ok(placed)
+    }
+}
