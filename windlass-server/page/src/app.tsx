@@ -1,11 +1,12 @@
 // The frame around every screen: head, places, the screen of the path, dialogs, and what is said aloud.
 
 import type { ComponentType } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused, signedOut } from "./api/client.ts";
 import { isId } from "./api/filter.ts";
 import { awaySince, paused, second } from "./api/live.ts";
 import { me, meet, signOut } from "./api/me.ts";
+import { outdated } from "./api/pulse.ts";
 import { spoken } from "./parts/copy.tsx";
 import { dialog, done } from "./parts/dialog.tsx";
 import { Help } from "./parts/help.tsx";
@@ -18,15 +19,18 @@ import { inUtc, setUtc } from "./parts/time.tsx";
 import { go, href, path } from "./router.ts";
 import { ActsScreen } from "./screens/acts.tsx";
 import { EnqueueScreen } from "./screens/enqueue.tsx";
+import { ErrorScreen, ErrorsScreen } from "./screens/errors.tsx";
 import { JobScreen } from "./screens/job.tsx";
 import { JobsScreen } from "./screens/jobs.tsx";
 import { Overview } from "./screens/overview.tsx";
-import { QueueScreen, QueuesScreen } from "./screens/queues.tsx";
+import { QueueScreen } from "./screens/queue.tsx";
+import { QueuesScreen } from "./screens/queues.tsx";
 import { EditScheduleScreen, NewScheduleScreen, ScheduleScreen, SchedulesScreen } from "./screens/schedules.tsx";
 import { ServerScreen } from "./screens/server.tsx";
 import { SignIn } from "./screens/sign-in.tsx";
 import { WorkersScreen } from "./screens/workers.tsx";
-import { WorkflowScreen, WorkflowsScreen } from "./screens/workflows.tsx";
+import { WorkflowScreen } from "./screens/workflow.tsx";
+import { WorkflowsScreen } from "./screens/workflows.tsx";
 import { about } from "./words.ts";
 
 type Screen = ComponentType<{ name: string }>;
@@ -34,6 +38,7 @@ type Screen = ComponentType<{ name: string }>;
 const NAV: [path: string, word: string, icon: Parameters<typeof Icon>[0]["name"], apart?: boolean][] = [
   ["/", "Overview", "overview"],
   ["/jobs", "Jobs", "jobs"],
+  ["/errors", "Errors", "errors"],
   ["/queues", "Queues", "queues"],
   ["/workflows", "Workflows", "workflows"],
   ["/schedules", "Schedules", "schedules"],
@@ -47,6 +52,8 @@ const SCREENS: [RegExp, string, Screen][] = [
   [/^\/$/, "Overview", Overview],
   [/^\/jobs$/, "Jobs", JobsScreen],
   [/^\/jobs\/([^/]+)$/, "Job", JobScreen],
+  [/^\/errors$/, "Errors", ErrorsScreen],
+  [/^\/errors\/([^/]+)$/, "Error", ErrorScreen],
   [/^\/queues$/, "Queues", QueuesScreen],
   [/^\/queues\/([^/]+)$/, "Queue", QueueScreen],
   [/^\/workflows$/, "Workflows", WorkflowsScreen],
@@ -244,9 +251,12 @@ function Page() {
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
   const [Screen, title, name] = screenOf(at);
+  // Before it is drawn: a key may come right after.
+  useLayoutEffect(() => {
+    cursorRow.value = "";
+  }, [at]);
   useEffect(() => {
     document.title = `${title} · Windlass`;
-    cursorRow.value = "";
     setOpen(false);
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
@@ -260,6 +270,14 @@ function Page() {
       <div class="frame">
         <Side open={open} />
         <main id="main" tabIndex={-1} ref={main}>
+          {outdated.value ? (
+            <p class="notice">
+              The server has another version than this page.
+              <button type="button" class="button tiny" onClick={() => window.location.reload()}>
+                Load it anew
+              </button>
+            </p>
+          ) : null}
           {me.value && !me.value.name && !me.value.read_only && me.value.role === "admin" ? <NoToken /> : null}
           <Screen key={at} name={name} />
         </main>

@@ -16,6 +16,7 @@ export const STATES: State[] = [
 
 /** States that a job does not leave by itself. */
 export const ENDED: State[] = ["completed", "failed", "dead_letter", "cancelled"];
+export const WAITING: State[] = ["pending", "delayed", "scheduled", "retrying"];
 export const DEAD: State[] = ["failed", "dead_letter"];
 
 export const stateWord: Record<State, string> = {

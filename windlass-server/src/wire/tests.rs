@@ -445,3 +445,18 @@ fn a_result_of_null_is_not_no_result() {
     let id = AttemptId::from_uuid(Uuid::nil());
     assert_eq!(through(&LogLine { attempt_id: id, at: Timestamp::EPOCH, text: "x".into() }).attempt_id, id);
 }
+
+#[test]
+fn a_schedule_says_why_its_last_firing_was_refused() {
+    let job = windlass::NewJob::new("t", Payload::default()).check(&Limits::default(), &Policies::default());
+    let spec = windlass::schedule::ScheduleSpec::every("s", Duration::from_secs(60), job.expect("valid"));
+    let mut record = windlass::schedule::ScheduleRecord::create(spec, Timestamp::EPOCH).expect("valid");
+    assert!(serde_json::to_value(super::Schedule::from(&record)).expect("JSON").get("last_error").is_none());
+    record.refused(&Error::invalid("run_at", "lies beyond the job's lifetime"), Timestamp::from_micros(1_000_000));
+    let shown = super::Schedule::from(&record);
+    let error = serde_json::to_value(&shown).expect("JSON")["last_error"].clone();
+    assert_eq!(error["at"], "1970-01-01T00:00:01.000000Z");
+    assert!(error["message"].as_str().expect("words").contains("lifetime"), "{error}");
+    let back = windlass::schedule::ScheduleRecord::try_from(through(&shown)).expect("as it was");
+    assert_eq!(back.last_error, record.last_error);
+}

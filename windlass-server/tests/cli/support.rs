@@ -289,7 +289,9 @@ impl Seeds {
 
     async fn unfinished(&mut self) {
         let now = SystemClock::default().now();
-        self.add("running", NewJob::new("video.encode", json("{\"video\":9}")).queue("slow")).await;
+        // Its lease ends in days, and no lease outlasts the execution timeout (T1b).
+        let encode = NewJob::new("video.encode", json("{\"video\":9}")).queue("slow").execution_timeout(4 * DAY);
+        self.add("running", encode).await;
         let lease = self.claim("slow").await.lease;
         let progress = Progress::new(0.4, "second pass").expect("progress");
         let save = Save::under(lease.key()).progress(progress).log(["first pass done".to_owned()]);

@@ -106,28 +106,3 @@ async fn a_schedule_that_makes_no_sense_is_refused() {
         assert_eq!(answer.problem(), (400, "invalid-argument".into(), Some(field.into())), "{schedule}");
     }
 }
-
-#[tokio::test]
-async fn a_firing_that_was_refused_says_why() {
-    let server = Server::new();
-    let schedule = json!({ "name": "s", "every": "60s", "overlap": "queue_one", "job": { "type": "t" } });
-    server.post("/v1/schedules", schedule).await.ok();
-    let schedule = async || server.get("/v1/schedules/s").await.ok();
-    let fire = async || {
-        server.clock.advance(std::time::Duration::from_secs(60));
-        server.post("/v1/upkeep", json!({})).await.ok();
-    };
-    fire().await;
-    // Each firing waits for the one before it, and so the chain grows to its limit.
-    for _ in 0..100 {
-        assert!(schedule().await.get("last_error").is_none());
-        let job = server.claim(1).await.remove(0);
-        let lease = json!({ "id": job["id"], "token": job["lease"]["token"] });
-        server.post("/v1/leases/extend", json!({ "leases": [lease], "lease": "1h" })).await.ok();
-        fire().await;
-        server.settle(&job, json!({ "outcome": "completed" })).await;
-    }
-    let error = schedule().await["last_error"].clone();
-    assert!(error["message"].as_str().expect("words").contains("depth"), "{error}");
-    assert!(error["at"].is_string());
-}

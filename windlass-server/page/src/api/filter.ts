@@ -11,15 +11,20 @@ export const CONDITIONS: [word: string, parameter: string, meaning: string][] = 
   ["queue", "queue", "the queue"],
   ["type", "type", "the job's type"],
   ["code", "code", "the code of its failure"],
+  ["error", "fingerprint", "the group of errors that it died of"],
+  ["text", "text", "text in its payload, failure or tags; words alone mean the same"],
+  ["key", "key", "its idempotency key"],
+  ["worker", "worker", "the worker that runs it"],
   ["workflow", "workflow", "the id of its workflow"],
   ["schedule", "schedule", "the schedule that fired it"],
   ["correlation", "correlation_id", "its correlation id"],
   ["after", "created_after", "submitted at or after: 2027-03-28T02:30Z, or 1h for an hour ago"],
   ["before", "created_before", "submitted before"],
+  ["ended-after", "ended_after", "ended at or after"],
   ["ended-before", "ended_before", "ended before"],
 ];
 
-const TIMES = new Set(["created_after", "created_before", "ended_before"]);
+const TIMES = new Set(["created_after", "created_before", "ended_after", "ended_before"]);
 const ID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i;
 
 export function isId(text: string): boolean {
@@ -71,13 +76,14 @@ export function moment(text: string): string | null {
 export function read(text: string): Read {
   const query = new URLSearchParams();
   const problems: string[] = [];
+  const plain: string[] = [];
   for (const word of words(text)) {
     const colon = nameEnd(word);
     const name = colon < 0 ? "" : word.slice(0, colon);
     const value = unquoted(word.slice(colon + 1));
     const tag = unquoted(name).startsWith("tag.") ? unquoted(name) : null;
     const known = CONDITIONS.find(([own]) => own === name);
-    if (colon < 0) problems.push(`“${unquoted(word)}” alone is no condition: write type:${word} or queue:${word}`);
+    if (colon < 0) plain.push(unquoted(word));
     else if (value === "") problems.push(`${name}: needs a value`);
     else if (tag) query.set(tag, value);
     else if (!known)
@@ -92,6 +98,8 @@ export function read(text: string): Read {
       else problems.push(`“${value}” is no time: write 2027-03-28T02:30Z, or 1h for an hour ago`);
     } else query.set(known[1], value);
   }
+  // Words alone are text to be found, in the order in which they stand.
+  if (plain.length > 0) query.set("text", [query.get("text"), ...plain].filter(Boolean).join(" "));
   return { query, problems };
 }
 
@@ -113,8 +121,8 @@ function tagWord(name: string): string {
 /** The conditions of a query, without its page and other matters. */
 export function conditions(query: URLSearchParams): URLSearchParams {
   const kept = new URLSearchParams();
-  for (const [name, value] of query)
-    if (name.startsWith("tag.") || CONDITIONS.some(([, parameter]) => parameter === name)) kept.set(name, value);
+  const known = (name: string) => name === "changed_before" || CONDITIONS.some(([, parameter]) => parameter === name);
+  for (const [name, value] of query) if (name.startsWith("tag.") || known(name)) kept.set(name, value);
   return kept;
 }
 

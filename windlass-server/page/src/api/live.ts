@@ -1,4 +1,5 @@
-// What a screen looks at, and how it stays fresh: asked again after a while, as long as somebody sees it.
+// What a screen looks at, and how it stays fresh: asked again when the pulse says that it has changed, and where it has no
+// topic, after a while.
 //
 // A hidden tab asks nothing. When the server is away, the last answer stays, marked as old, and the page tries again
 // ever less often. Answers are kept for a while, so that Back shows at once what was there.
@@ -6,6 +7,7 @@
 import { effect, signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, Refused, signedOut } from "./client.ts";
+import { beating, keepBeating, onBeat } from "./pulse.ts";
 
 /** Whether somebody has stopped the page's motion. */
 export const paused = signal(false);
@@ -49,6 +51,13 @@ effect(() => {
   return () => clearInterval(ticking);
 });
 
+keepBeating(() => visible.value && !paused.value);
+
+/** With a pulse, even what has a topic is asked for now and then, in case a beat was missed. */
+const SELDOM_MS = 15_000;
+/** Beats come up to twice a second; what is shown need not. */
+const BEAT_MIN_MS = 900;
+
 export interface Resource<T> {
   data: T | undefined;
   problem: Refused | undefined;
@@ -73,8 +82,8 @@ export function forget() {
   kept.clear();
 }
 
-/** What `path` answers, asked again every so many milliseconds; 0 for once. */
-export function useResource<T>(path: string | null, every = 0): Resource<T> {
+/** What `path` answers, asked again at each beat of its topic, or every so many milliseconds; 0 for once. */
+export function useResource<T>(path: string | null, every = 0, topic = ""): Resource<T> {
   const [, redraw] = useState(0);
   const problem = useRef<Refused | undefined>(undefined);
   const shown = useRef<string | null>(path);
@@ -88,10 +97,13 @@ export function useResource<T>(path: string | null, every = 0): Resource<T> {
     if (path === null) return;
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let beat: ReturnType<typeof setTimeout> | undefined;
     let failures = 0;
     let asking = false;
+    let missed = false;
     const look = async () => {
       clearTimeout(timer);
+      if (asking) missed = true;
       if (asking || stop.signal.aborted) return;
       asking = true;
       try {
@@ -108,31 +120,47 @@ export function useResource<T>(path: string | null, every = 0): Resource<T> {
       asking = false;
       redraw((count) => count + 1);
       plan();
+      // What changed while the answer was under way may not be in it.
+      if (missed && failures === 0) beat = setTimeout(look, BEAT_MIN_MS);
+      missed = false;
     };
     const plan = () => {
       clearTimeout(timer);
       if (stop.signal.aborted || signedOut.value || !visible.value || (paused.value && failures === 0)) return;
       const passing = problem.current?.status === 0 || (problem.current?.status ?? 0) >= 429;
       if (failures > 0 && passing) timer = setTimeout(look, Math.min(RETRY_MAX_MS, 500 * 2 ** Math.min(failures, 8)));
-      else if (failures === 0 && every > 0) timer = setTimeout(look, every);
+      else if (failures === 0 && every > 0) timer = setTimeout(look, pace());
     };
+    const pace = () => (topic !== "" && beating.value ? Math.max(every, SELDOM_MS) : every);
+    const unlisten = topic
+      ? onBeat(topic, () => {
+          clearTimeout(beat);
+          const age = Date.now() - (kept.get(path)?.at ?? 0);
+          beat = setTimeout(look, Math.max(0, BEAT_MIN_MS - age));
+        })
+      : () => {};
     again.current = look;
     void look();
+    let nudges = nudge.peek();
     const unwatch = effect(() => {
       const awake = visible.value && !paused.value;
-      nudge.value;
+      const nudged = nudge.value !== nudges;
+      nudges = nudge.value;
+      if (topic) beating.value;
       if (!visible.value || (paused.value && failures === 0)) clearTimeout(timer);
-      if (awake && !asking && kept.has(path)) {
-        const age = Date.now() - (kept.get(path)?.at ?? 0);
-        timer = setTimeout(look, every > 0 && age < every ? every - age : 0);
-      }
+      if (!awake || asking || !kept.has(path)) return;
+      const age = Date.now() - (kept.get(path)?.at ?? 0);
+      clearTimeout(timer);
+      timer = setTimeout(look, nudged ? 0 : Math.max(0, pace() - age));
     });
     return () => {
       stop.abort();
       clearTimeout(timer);
+      clearTimeout(beat);
+      unlisten();
       unwatch();
     };
-  }, [path, every]);
+  }, [path, every, topic]);
 
   const found = path === null ? undefined : kept.get(path);
   return {

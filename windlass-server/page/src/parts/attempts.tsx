@@ -13,7 +13,7 @@ import { When } from "./time.tsx";
 type Attempt = Schemas["Attempt"];
 type Failure = Schemas["Failure"];
 
-export function FailureBox({ failure }: { failure: Failure }) {
+export function FailureBox({ failure, type }: { failure: Failure; type?: string }) {
   return (
     <div class="failure">
       <p class="row">
@@ -28,6 +28,11 @@ export function FailureBox({ failure }: { failure: Failure }) {
         <span class="small muted">
           <When at={failure.at} />
         </span>
+        {type ? (
+          <a class="small push" href={href(`/errors?${new URLSearchParams({ type })}`)}>
+            Is it one thing or many?
+          </a>
+        ) : null}
       </p>
       <p class="message">
         <Text>{failure.message}</Text>

@@ -1,33 +1,75 @@
-// What needs somebody, worst first, each with what helps.
+// What needs somebody, worst first, each with where to look and what helps.
 
 import { part, type Schemas, send } from "../api/client.ts";
 import type { Resource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { href } from "../router.ts";
+import { bulk } from "./bulk.tsx";
+import { CopyButton } from "./copy.tsx";
 import { tell } from "./dialog.tsx";
-import { StateIcon } from "./icon.tsx";
+import { Icon, StateIcon } from "./icon.tsx";
 import { Loaded } from "./notice.tsx";
 import { Text } from "./text.tsx";
 import { When } from "./time.tsx";
 
 type Item = Schemas["AttentionItem"];
 
-function Helps({ item, reload }: { item: Item; reload: () => void }) {
-  if (item.kind === "paused_with_work" && item.queue && mayOperate()) {
-    const queue = item.queue;
-    const resume = async () => {
-      await send("POST", `/v1/queues/${part(queue)}/resume`);
-      reload();
-      tell(`${queue} goes on`);
-    };
+/** The act that fits, as a button: what only goes on again needs no dialog. */
+function Act({ item, reload }: { item: Item; reload: () => void }) {
+  const { queue, schedule, fingerprint } = item;
+  if (!mayOperate()) return null;
+  const resume = async (path: string, name: string) => {
+    await send("POST", path);
+    reload();
+    tell(`${name} goes on`);
+  };
+  if (item.kind === "paused_with_work" && (queue || schedule)) {
+    const [path, name] = queue
+      ? [`/v1/queues/${part(queue)}/resume`, queue]
+      : [`/v1/schedules/${part(schedule!)}/resume`, schedule!];
     return (
-      <button type="button" class="button tiny" onClick={() => void resume()}>
+      <button type="button" class="button tiny" onClick={() => void resume(path, name)}>
         Resume
       </button>
     );
   }
-  if (item.kind === "no_worker") return <a href={href("/workers")}>Workers</a>;
+  if (item.kind === "failing" && fingerprint)
+    return (
+      <button
+        type="button"
+        class="button tiny"
+        onClick={() =>
+          bulk({ action: "requeue", query: new URLSearchParams({ fingerprint }), title: "Requeue the group" })
+        }
+      >
+        Requeue the group
+      </button>
+    );
   return null;
+}
+
+function Row({ item, reload }: { item: Item; reload: () => void }) {
+  const bad = item.severity === "bad";
+  return (
+    <li>
+      <span class={`badge ${bad ? "danger" : "retrying"}`}>
+        <Icon name="errors" />
+        {bad ? "Bad" : "Warning"}
+      </span>
+      <a href={href(item.link)}>
+        <Text>{item.text}</Text>
+      </a>
+      {item.since ? (
+        <span class="small muted">
+          since <When at={item.since} />
+        </span>
+      ) : null}
+      <span class="row push">
+        <Act item={item} reload={reload} />
+        {item.act ? <CopyButton text={item.act} what={`command: ${item.act}`} word="Command" /> : null}
+      </span>
+    </li>
+  );
 }
 
 export function Attention({ of: found }: { of: Resource<Schemas["Attention"]> }) {
@@ -43,26 +85,7 @@ export function Attention({ of: found }: { of: Resource<Schemas["Attention"]> })
           ) : (
             <ul class="attention">
               {data.items.map((item) => (
-                <li key={`${item.kind} ${item.queue ?? item.schedule}`}>
-                  <strong class={item.severity === "bad" ? "danger" : "retrying"}>
-                    {item.severity === "bad" ? "Bad" : "Warning"}
-                  </strong>
-                  <a
-                    href={href(
-                      item.queue
-                        ? `/queues/${encodeURIComponent(item.queue)}`
-                        : `/schedules/${encodeURIComponent(item.schedule ?? "")}`,
-                    )}
-                  >
-                    <Text>{item.text}</Text>
-                  </a>
-                  {item.since ? (
-                    <span class="small muted">
-                      since <When at={item.since} />
-                    </span>
-                  ) : null}
-                  <Helps item={item} reload={found.reload} />
-                </li>
+                <Row key={`${item.kind} ${item.text}`} item={item} reload={found.reload} />
               ))}
             </ul>
           )

@@ -1,31 +1,30 @@
 // Acts on many jobs: first a look at what would happen, then the act on exactly those jobs, then what came of it.
-//
-// The set is frozen: the jobs that match are collected by id before anybody is asked, and the act names these ids. What
-// comes to match later is not swept along.
 
-import { useEffect, useRef, useState } from "preact/hooks";
-import { ask, type Job, type Refused, type Schemas, type State, send } from "../api/client.ts";
-import { write } from "../api/filter.ts";
-import { nudge } from "../api/live.ts";
-import { href } from "../router.ts";
-import { counted, number, STATES, stateWord } from "../words.ts";
-import { Command, curl, quoted, say } from "./copy.tsx";
+import { useRef, useState } from "preact/hooks";
+import { type Refused, type Schemas, send } from "../api/client.ts";
+import { flags, write } from "../api/filter.ts";
+import { me } from "../api/me.ts";
+import { counted, number, quoted, stateWord } from "../words.ts";
+import { Running } from "./bulk-run.tsx";
+import { type Action, type Found, type Look, useLook } from "./bulk-set.ts";
+import { curl, Terminal } from "./copy.tsx";
 import { closeDialog, Dialog, dialog, tell } from "./dialog.tsx";
+import { exportJobs } from "./export.tsx";
 import { Problem } from "./notice.tsx";
+import { Text } from "./text.tsx";
 
-type Action = Schemas["Action"];
-type Found = Pick<Job, "id" | "type" | "state">;
-
-/** As many ids as one call of the API takes. */
-export const SET_MAX = 10_000;
-const PAGE = 1000;
 /** From so many jobs on, the number is to be typed. */
 const TYPED_FROM = 1000;
+const IDS_SHOWN_MAX = 20;
 
 interface BulkProps {
   action?: Action;
+  /** The jobs that were picked; or the conditions that all must meet. */
   jobs?: Found[];
   query?: URLSearchParams;
+  title?: string;
+  /** What is to be typed in place of the number, such as a queue's name. */
+  typed?: string;
 }
 
 export function bulk(props: BulkProps) {
@@ -41,138 +40,122 @@ const ACTS: [Action, word: string, past: string, says: string][] = [
     "dead-lettered",
     "Sets jobs aside as dead, to be looked at later; a run under way loses its lease.",
   ],
+  ["edit", "Edit", "edited", "Gives jobs that have not ended another priority, or tags in place of theirs."],
   ["delete", "Delete", "deleted", "Removes ended jobs for good. This cannot be undone."],
 ];
 
-/** Which states an act takes, by the rules of the state machine. The server decides; this is for the preview. */
-const TAKES: Record<Action, State[]> = {
-  requeue: ["failed", "dead_letter"],
-  cancel: ["pending", "delayed", "scheduled", "running", "retrying"],
-  dead_letter: ["pending", "delayed", "scheduled", "running", "retrying", "failed"],
-  delete: ["completed", "failed", "dead_letter", "cancelled"],
-  edit: STATES,
-};
+const PRIORITIES: Schemas["Priority"][] = ["critical", "high", "normal", "low", "bulk"];
 
-/** Collects what matches, up to as many as one act can name. */
-async function collect(query: URLSearchParams, stop: AbortSignal, found: (jobs: Found[]) => void) {
-  let [jobs, cursor]: [Found[], string | null | undefined] = [[], undefined];
-  do {
-    const asked = new URLSearchParams(query);
-    asked.set("limit", String(PAGE));
-    asked.set("payloads", "false");
-    if (cursor) asked.set("cursor", cursor);
-    const page: Schemas["JobPage"] = await ask(`/v1/jobs?${asked}`, { signal: stop });
-    jobs = jobs.concat(page.items.map(({ id, type, state }) => ({ id, type, state })));
-    cursor = page.next_cursor;
-    found(jobs.slice(0, SET_MAX));
-  } while (cursor && jobs.length < SET_MAX);
-  return cursor ? "more" : "all";
+function pairs(text: string): Record<string, string> | undefined {
+  const lines = text.split(/[\n,]/).map((line) => line.trim());
+  const found = lines.filter((line) => line.includes("="));
+  if (found.length === 0) return undefined;
+  return Object.fromEntries(found.map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]));
 }
 
-function useSet({ jobs, query }: BulkProps) {
-  const [set, setSet] = useState<Found[]>(jobs ?? []);
-  const [state, setState] = useState<"looking" | "all" | "more">(jobs ? "all" : "looking");
-  const [problem, setProblem] = useState<Refused>();
-  useEffect(() => {
-    if (!query) return;
-    const stop = new AbortController();
-    collect(query, stop.signal, setSet)
-      .then(setState)
-      .catch((error) => !stop.signal.aborted && setProblem(error as Refused));
-    return () => stop.abort();
-  }, []);
-  return { set, state, problem };
+function editOf(priority: string, tags: string): Schemas["Edit"] {
+  const edit: Schemas["Edit"] = {};
+  const given = pairs(tags);
+  if (priority) edit.priority = priority as Schemas["Priority"];
+  if (given) edit.tags = given;
+  return edit;
 }
 
-function Running({ id, word, of }: { id: string; word: string; of: number }) {
-  const [status, setStatus] = useState<Schemas["OperationStatus"]>();
-  const [problem, setProblem] = useState<Refused>();
-  useEffect(() => {
-    const stop = new AbortController();
-    const follow = async () => {
-      for (;;) {
-        const seen = await ask<Schemas["OperationStatus"]>(`/v1/operations/${id}?wait=500ms`, { signal: stop.signal });
-        setStatus(seen);
-        if (seen.state !== "running") {
-          nudge.value += 1;
-          say(`${number(seen.changed)} ${word}`);
-          return;
-        }
-      }
-    };
-    follow().catch((error) => !stop.signal.aborted && setProblem(error as Refused));
-    return () => stop.abort();
-  }, []);
-  const refused = status?.refused.length ?? 0;
+function commandOf(action: Action, target: Look["target"], query: URLSearchParams | undefined, reason: string): string {
+  const which = query ? flags(query) : ` ${(target.ids ?? []).join(" ")}`;
+  return `windlass jobs ${action.replace("_", "-")}${which}${reason ? ` --reason ${quoted(reason)}` : ""}`;
+}
+
+function Sample({ jobs }: { jobs: Found[] }) {
   return (
-    <>
-      <p aria-live="polite">
-        {status ? `${number(status.changed)} ${word}` : "Starting…"}
-        {refused > 0 ? `; ${number(refused)} had moved on` : ""}
-        {status?.state === "stopped" ? "; stopped" : ""}
-      </p>
-      {status?.state === "running" || !status ? (
-        <progress value={status?.changed ?? 0} max={of} aria-label="Progress" />
-      ) : null}
-      {refused > 0 ? (
-        <details>
-          <summary class="small muted">What was refused, and why</summary>
-          <ul class="moments small">
-            {status?.refused.slice(0, 20).map((one) => (
-              <li key={one.id}>
-                <a href={href(`/jobs/${one.id}`)}>
-                  <code>{one.id.slice(0, 8)}</code>
-                </a>
-                <span>{one.problem.detail}</span>
-              </li>
-            ))}
-          </ul>
-        </details>
-      ) : null}
-      {status?.problem ? <p class="notice bad">{status.problem.detail}</p> : null}
-      {problem ? <Problem problem={problem} /> : null}
-      <div class="actions">
-        {status?.state === "running" ? (
-          <button type="button" class="button" onClick={() => void send("DELETE", `/v1/operations/${id}`)}>
-            Stop
-          </button>
-        ) : null}
-        <a class="button" href={href("/acts")} onClick={closeDialog}>
-          To the record
-        </a>
-        <button type="button" class="button primary" onClick={closeDialog}>
-          Close
-        </button>
-      </div>
-    </>
+    <details>
+      <summary class="small muted">The first {jobs.length}</summary>
+      <ul class="moments small">
+        {jobs.map((job) => (
+          <li key={job.id}>
+            <code>{job.id.slice(0, 8)}</code>
+            <span>
+              <Text>{job.type}</Text> · {stateWord[job.state].toLowerCase()}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
-function byState(set: Found[]): [State, number][] {
-  return STATES.map((state): [State, number] => [state, set.filter((job) => job.state === state).length]).filter(
-    ([, count]) => count > 0,
+function Counted({ found, past }: { found: Look | undefined; past: string }) {
+  const takes = found?.takes ?? 0;
+  const looking = found?.state !== "ready";
+  return (
+    <p aria-live="polite">
+      <strong>
+        {looking ? `Looking… ${number(takes)} so far` : counted(takes, "job")} will be {past}.
+      </strong>{" "}
+      {found && found.leaves > 0
+        ? `${number(found.leaves)}${found.leavesMore ? "+" : ""} that match are left alone: their state does not allow it.`
+        : ""}
+    </p>
+  );
+}
+
+function EditFields({ set }: { set: (edit: Schemas["Edit"]) => void }) {
+  const [priority, setPriority] = useState("");
+  const [tags, setTags] = useState("");
+  return (
+    <div class="grid-2 close">
+      <label class="field">
+        <span>Priority</span>
+        <select
+          value={priority}
+          onChange={(event) => {
+            setPriority(event.currentTarget.value);
+            set(editOf(event.currentTarget.value, tags));
+          }}
+        >
+          <option value="">stays</option>
+          {PRIORITIES.map((one) => (
+            <option key={one}>{one}</option>
+          ))}
+        </select>
+      </label>
+      <label class="field">
+        <span>Tags (empty: stay)</span>
+        <input
+          placeholder="customer=7, region=eu"
+          value={tags}
+          onInput={(event) => {
+            setTags(event.currentTarget.value);
+            set(editOf(priority, event.currentTarget.value));
+          }}
+        />
+      </label>
+    </div>
   );
 }
 
 function Bulk(props: BulkProps) {
-  const { set, state, problem: lookProblem } = useSet(props);
   const [action, setAction] = useState<Action>(props.action ?? "requeue");
+  const { found, problem: lookProblem } = useLook(action, props.jobs, props.query);
   const [reason, setReason] = useState("");
   const [typed, setTyped] = useState("");
+  const [edit, setEdit] = useState<Schemas["Edit"]>({});
   const [operation, setOperation] = useState("");
   const [problem, setProblem] = useState<Refused>();
   const sent = useRef(false);
   const [, word, past, says] = ACTS.find(([own]) => own === action)!;
-  const takes = set.filter((job) => TAKES[action].includes(job.state));
-  const others = set.length - takes.length;
-  const needsReason = action === "delete" || action === "dead_letter";
-  const needsNumber = action === "delete" || takes.length >= TYPED_FROM;
-  const body = { action, ids: takes.map((job) => job.id), reason: reason.trim() };
+  const takes = found?.takes ?? 0;
+  const needsReason = action === "delete" || action === "dead_letter" || props.typed !== undefined;
+  const needsNumber = action === "delete" || takes >= TYPED_FROM;
+  const wanted = props.typed ?? (needsNumber ? String(takes) : "");
+  const told = reason.trim();
+  const body = { action, ...found?.target, ...(action === "edit" ? { edit } : {}), reason: told };
   const ready =
-    state !== "looking" &&
-    takes.length > 0 &&
-    !(needsReason && !body.reason) &&
-    !(needsNumber && typed.replace(/\D/g, "") !== String(takes.length));
+    found?.state === "ready" &&
+    takes > 0 &&
+    !(needsReason && !told) &&
+    !(action === "edit" && Object.keys(edit).length === 0) &&
+    (wanted === "" || typed.trim() === wanted || typed.replace(/\D/g, "") === wanted);
   const act = async () => {
     if (sent.current) return;
     sent.current = true;
@@ -188,80 +171,60 @@ function Bulk(props: BulkProps) {
   };
   if (operation)
     return (
-      <Dialog title={`${word} ${counted(takes.length, "job")}`}>
-        <Running id={operation} word={past} of={takes.length} />
+      <Dialog title={`${word} ${counted(takes, "job")}`}>
+        <Running id={operation} word={past} of={takes} />
       </Dialog>
     );
-  const few = takes.slice(0, 20);
+  const short = props.query !== undefined || (takes > 0 && takes <= IDS_SHOWN_MAX);
   return (
-    <Dialog title={props.query ? "Act on all that match" : `Act on ${counted(set.length, "job")}`}>
+    <Dialog
+      title={props.title ?? (props.query ? "Act on all that match" : `Act on ${counted(props.jobs!.length, "job")}`)}
+    >
       {props.query ? (
         <p>
-          <code>{write(props.query)}</code>
+          <code>
+            <Text>{write(props.query)}</Text>
+          </code>
         </p>
       ) : null}
-      <div class="row" role="radiogroup" aria-label="Act">
-        {ACTS.map(([own, label]) => (
-          <label key={own} class="check">
-            <input type="radio" name="act" checked={action === own} onChange={() => setAction(own)} />
-            {label}
-          </label>
-        ))}
-      </div>
+      {props.typed === undefined ? (
+        <div class="row" role="radiogroup" aria-label="Act">
+          {ACTS.map(([own, label]) => (
+            <label key={own} class="check">
+              <input type="radio" name="act" checked={action === own} onChange={() => setAction(own)} />
+              {label}
+            </label>
+          ))}
+        </div>
+      ) : null}
       <p class="muted">{says}</p>
-      <p aria-live="polite">
-        <strong>
-          {state === "looking" ? `Looking… ${number(set.length)} so far` : counted(takes.length, "job")} will be {past}.
-        </strong>{" "}
-        {others > 0
-          ? `${number(others)} will be left alone: this act does not take ${byState(set)
-              .filter(([name]) => !TAKES[action].includes(name))
-              .map(([name, count]) => `${number(count)} ${stateWord[name].toLowerCase()}`)
-              .join(", ")}.`
-          : ""}
-      </p>
-      {state === "more" ? (
-        <p class="notice warn">
-          More match than the {number(SET_MAX)} that one act can name. These are the newest; act again for the rest.
-        </p>
+      {action === "edit" ? <EditFields set={setEdit} /> : null}
+      <Counted found={found} past={past} />
+      {props.query ? (
+        <p class="small muted">Frozen as of now: jobs that change or come to match from now on are left alone.</p>
       ) : null}
-      {few.length > 0 ? (
-        <details>
-          <summary class="small muted">The first {few.length}</summary>
-          <ul class="moments small">
-            {few.map((job) => (
-              <li key={job.id}>
-                <code>{job.id.slice(0, 8)}</code>
-                <span>
-                  {job.type} · {stateWord[job.state].toLowerCase()}
-                </span>
-              </li>
-            ))}
-          </ul>
-        </details>
+      {found && found.sample.length > 0 ? <Sample jobs={found.sample} /> : null}
+      {action === "delete" && props.query && !me.value?.payloads_hidden ? (
+        <p class="small">
+          <button type="button" class="button tiny" onClick={() => exportJobs(props.query!)}>
+            Export them first
+          </button>
+        </p>
       ) : null}
       <label class="field">
         <span>Reason {needsReason ? "(needed)" : "(kept with the act)"}</span>
         <input value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
       </label>
-      {needsNumber && takes.length > 0 ? (
+      {wanted !== "" && takes > 0 ? (
         <label class="field">
           <span>
-            Type <code>{takes.length}</code> to go on
+            Type <code>{wanted}</code> to go on
           </span>
-          <input inputMode="numeric" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
+          <input autocomplete="off" value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
         </label>
       ) : null}
-      {takes.length > 0 && takes.length <= 20 ? (
-        <details>
-          <summary class="small muted">The same from a terminal</summary>
-          <div class="stack">
-            <Command
-              line={`windlass jobs ${action.replace("_", "-")} ${body.ids.join(" ")}${body.reason ? ` --reason ${quoted(body.reason)}` : ""}`}
-            />
-            <Command line={curl("POST", "/v1/operations", body)} />
-          </div>
-        </details>
+      {short && found ? (
+        <Terminal lines={[commandOf(action, found.target, props.query, told), curl("POST", "/v1/operations", body)]} />
       ) : null}
       {(problem ?? lookProblem) ? <Problem problem={(problem ?? lookProblem)!} /> : null}
       <div class="actions">
@@ -270,11 +233,11 @@ function Bulk(props: BulkProps) {
         </button>
         <button
           type="submit"
-          class={`button ${action === "delete" ? "risky" : "primary"}`}
+          class={`button ${action === "delete" || props.typed !== undefined ? "risky" : "primary"}`}
           disabled={!ready}
           onClick={act}
         >
-          {word} {takes.length > 0 ? counted(takes.length, "job") : ""}
+          {word} {takes > 0 ? counted(takes, "job") : ""}
         </button>
       </div>
     </Dialog>

@@ -1,14 +1,13 @@
 // The arithmetic of charts: round scales, paths with gaps, what a range holds, and the same as lines of CSV.
 
-/** A round number not below the largest value, and its parts. */
-export function ticks(most: number): number[] {
-  const goal = Math.max(most, 1) / 3;
+/** Round numbers from 0 to one not below the largest value; whole ones unless fractions mean something. */
+export function ticks(most: number, least = 1): number[] {
+  const goal = Math.max(most, least) / 3;
   const power = 10 ** Math.floor(Math.log10(goal));
-  const step = [1, 2, 5, 10].map((part) => part * power).find((part) => part >= goal)!;
-  const whole = Math.max(1, step);
-  const found: number[] = [];
-  for (let at = 0; at < most + whole; at += whole) found.push(at);
-  return found.length > 1 ? found : [0, whole];
+  const round = [1, 2, 5, 10].map((part) => part * power).find((part) => part >= goal)!;
+  const step = least >= 1 ? Math.max(1, round) : round;
+  const marks = Math.max(1, Math.ceil(most / step - 1e-9));
+  return Array.from({ length: marks + 1 }, (_, at) => Number((at * step).toPrecision(6)));
 }
 
 /** The path of one line; it is interrupted where nothing is known. */

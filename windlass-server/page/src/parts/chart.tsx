@@ -31,11 +31,15 @@ interface ChartProps {
   looks: Look[];
   /** How a value is told; a plain number unless said. */
   tell?: (value: number) => string;
+  /** What is to be known about the numbers, such as that they are of a sample. */
+  note?: string;
   /** Shows only what is between two moments. */
   choose?: (from: number, to: number) => void;
 }
 
-const [HIGH, LEFT, RIGHT, BOTTOM, TOP] = [168, 44, 8, 20, 10];
+const [HIGH, RIGHT, BOTTOM, TOP] = [168, 8, 20, 10];
+/** Room for the numbers of the scale; spans of time have units. */
+const [LEFT_PLAIN, LEFT_TOLD] = [44, 62];
 
 function plain(value: number): string {
   return value >= 100 || Number.isInteger(value) ? number(Math.round(value)) : value.toFixed(1);
@@ -73,24 +77,25 @@ interface PlotProps extends Drawn {
 function Plot({ times, lines, width, place, chosen, anchor, tell }: PlotProps) {
   const [first, last] = [times[0] ?? 0, times.at(-1) ?? 1];
   const most = Math.max(0, ...lines.flatMap((line) => line.values.map((value) => value ?? 0)));
-  const marks = ticks(most);
+  const left = tell === plain ? LEFT_PLAIN : LEFT_TOLD;
+  const marks = ticks(most, tell === plain ? 1 : 0.003);
   const top = marks.at(-1)!;
-  const x = (at: number) => LEFT + ((times[at]! - first) / Math.max(1, last - first)) * (width - LEFT - RIGHT);
+  const x = (at: number) => left + ((times[at]! - first) / Math.max(1, last - first)) * (width - left - RIGHT);
   const y = (value: number) => TOP + (1 - value / top) * (HIGH - TOP - BOTTOM);
-  const mark = tell === plain ? short : tell;
+  const mark = (value: number) => (tell === plain ? short(value) : value === 0 ? "0" : tell(value));
   return (
     <svg width={width} height={HIGH} viewBox={`0 0 ${width} ${HIGH}`} aria-hidden="true">
       {marks.map((at) => (
         <g key={at}>
-          <line class="rule" x1={LEFT} x2={width - RIGHT} y1={y(at)} y2={y(at)} />
-          <text x={LEFT - 8} y={y(at) + 4} text-anchor="end">
+          <line class="rule" x1={left} x2={width - RIGHT} y1={y(at)} y2={y(at)} />
+          <text x={left - 8} y={y(at) + 4} text-anchor="end">
             {mark(at)}
           </text>
         </g>
       ))}
       {times.length > 1 ? (
         <>
-          <text x={LEFT} y={HIGH - 4}>
+          <text x={left} y={HIGH - 4}>
             {axisTime(first, last - first)}
           </text>
           <text x={width - RIGHT} y={HIGH - 4} text-anchor="end">
@@ -129,7 +134,7 @@ function lastKnown({ times, lines }: Drawn): number {
   return times.length - 1;
 }
 
-export function Chart({ title, unit, data, looks, tell = plain, choose }: ChartProps) {
+export function Chart({ title, unit, data, looks, tell = plain, note, choose }: ChartProps) {
   const { element, width } = useWidth();
   const [chosen, setChosen] = useState<number | null>(null);
   const [anchor, setAnchor] = useState<number | null>(null);
@@ -161,7 +166,8 @@ export function Chart({ title, unit, data, looks, tell = plain, choose }: ChartP
   };
   const pointed = (event: PointerEvent): number => {
     const box = (event.currentTarget as Element).getBoundingClientRect();
-    const part = (event.clientX - box.left - LEFT) / (width - LEFT - RIGHT);
+    const left = tell === plain ? LEFT_PLAIN : LEFT_TOLD;
+    const part = (event.clientX - box.left - left) / (width - left - RIGHT);
     const wanted = (times[0] ?? 0) + part * ((times[end] ?? 0) - (times[0] ?? 0));
     return times.reduce((best, time, at) => (Math.abs(time - wanted) < Math.abs(times[best]! - wanted) ? at : best), 0);
   };
@@ -223,6 +229,7 @@ export function Chart({ title, unit, data, looks, tell = plain, choose }: ChartP
             {shown(values[place])}
           </span>
         ))}
+        {note ? <span class="muted">{note}</span> : null}
         <span class="muted push">{chosen !== null && known ? clock(times[place]!).slice(0, 8) : ""}</span>
       </figcaption>
     </figure>

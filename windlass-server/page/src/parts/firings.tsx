@@ -1,9 +1,17 @@
-// When a cron expression fires, with what clock changes do to it.
+// When a timing fires, in words and moments, with what clock changes do to it and what may not have been meant.
 
-import type { Schemas } from "../api/client.ts";
-import { useResource } from "../api/live.ts";
+import { useEffect, useState } from "preact/hooks";
+import { type Refused, type Schemas, send } from "../api/client.ts";
 import { Problem } from "./notice.tsx";
 import { exact, inUtc, When } from "./time.tsx";
+
+export interface Timing {
+  cron?: string;
+  zone?: string;
+  every?: string;
+  anchor?: string;
+  delay?: string;
+}
 
 const NOTES: Record<Schemas["Note"], string> = {
   after_gap: "moved: clocks leave its time out that day",
@@ -11,12 +19,41 @@ const NOTES: Record<Schemas["Note"], string> = {
   repeated: "its time comes twice that day; this is the second",
 };
 
+/** While somebody types, the server is asked when they rest. */
+const REST_MS = 250;
+const AGAIN_MS = 30_000;
+
 /** Whether a zone is that in which times are shown here. */
 function isHere(zone: string): boolean {
   return zone === (inUtc.value ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone);
 }
 
-function Row({ firing, zone }: { firing: Schemas["Firings"]["next"][number]; zone: string }) {
+function usePreview(timing: Timing) {
+  const [found, setFound] = useState<Schemas["Previewed"]>();
+  const [problem, setProblem] = useState<Refused>();
+  const body = JSON.stringify({ ...timing, n: 10 });
+  useEffect(() => {
+    let gone = false;
+    const look = () =>
+      send<Schemas["Previewed"]>("POST", "/v1/schedules/preview", body)
+        .then((seen) => {
+          if (gone) return;
+          setFound(seen);
+          setProblem(undefined);
+        })
+        .catch((error) => !gone && setProblem(error as Refused));
+    const first = setTimeout(look, REST_MS);
+    const later = setInterval(() => !document.hidden && look(), AGAIN_MS);
+    return () => {
+      gone = true;
+      clearTimeout(first);
+      clearInterval(later);
+    };
+  }, [body]);
+  return { found, problem };
+}
+
+function Row({ firing, zone }: { firing: Schemas["Foreseen"]; zone: string }) {
   return (
     <li>
       <When at={firing.at} />
@@ -28,23 +65,32 @@ function Row({ firing, zone }: { firing: Schemas["Firings"]["next"][number]; zon
   );
 }
 
-export function Firings({ cron, zone }: { cron: string; zone: string }) {
-  const asked = new URLSearchParams({ cron, zone, n: "10" });
-  const found = useResource<Schemas["Firings"]>(`/v1/firings?${asked}`, 30_000);
+export function Firings({ timing }: { timing: Timing }) {
+  const { found, problem } = usePreview(timing);
+  const zone = timing.cron ? (timing.zone ?? "UTC") : "UTC";
+  const changes = found?.clock_changes ?? [];
   return (
     <section class="card" aria-label="Next firings">
       <h2>Next firings</h2>
-      {found.problem && !found.data ? <Problem problem={found.problem} /> : null}
+      {problem ? <Problem problem={problem} /> : null}
+      {found && !problem ? <p>{found.words}</p> : null}
+      {found && !problem
+        ? found.warnings.map((warning) => (
+            <p key={warning} class="notice warn">
+              {warning}
+            </p>
+          ))
+        : null}
       <ol class="moments">
-        {(found.data?.next ?? []).map((firing) => (
-          <Row key={firing.at} firing={firing} zone={found.data?.zone ?? ""} />
+        {(problem ? [] : (found?.next ?? [])).map((firing) => (
+          <Row key={firing.at} firing={firing} zone={zone} />
         ))}
       </ol>
-      {(found.data?.clock_changes ?? []).length > 0 ? (
+      {changes.length > 0 && !problem ? (
         <>
-          <h3>Next clock changes in {found.data?.zone}</h3>
+          <h3>Next clock changes in {zone}</h3>
           <ol class="moments">
-            {found.data?.clock_changes.map((change) => (
+            {changes.map((change) => (
               <li key={change.at}>
                 <When at={change.at} />
                 <span>

@@ -71,7 +71,7 @@ function Views() {
 
 function Columns() {
   return (
-    <Menu word="Columns" end>
+    <Menu word="Columns">
       <fieldset class="plain-list">
         <legend class="small muted">Shown in this browser</legend>
         {CHOICE.map(({ name }) => (
@@ -154,7 +154,7 @@ function Form() {
 export function JobMenus() {
   return (
     <div class="actions">
-      <Menu word="Form" end>
+      <Menu word="Form">
         <Form />
       </Menu>
       <Views />

@@ -1,23 +1,38 @@
 // How jobs are found: the box for conditions, and the groups of states.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Schemas, State } from "../api/client.ts";
+import type { State } from "../api/client.ts";
 import { CONDITIONS, conditions, isId, read, write } from "../api/filter.ts";
-import { useResource } from "../api/live.ts";
+import { sumOf, useLanes } from "../api/lanes.ts";
 import { go, href, query, withQuery } from "../router.ts";
-import { DEAD, number, stateWord } from "../words.ts";
+import { DEAD, number, STATES, stateWord, WAITING } from "../words.ts";
+import { type Known, useKnown } from "./known.ts";
 
 const EVERY_MS = 2000;
+const COMPLETIONS_MAX = 20;
 
 /** The groups above the list. */
 const TABS: [word: string, states: State[]][] = [
   ["All", []],
-  ["Waiting", ["pending", "delayed", "scheduled", "retrying"]],
+  ["Waiting", WAITING],
   ["Running", ["running"]],
   ["Dead", DEAD],
   ["Completed", ["completed"]],
   ["Cancelled", ["cancelled"]],
 ];
+
+/** What may stand next in the box: names of conditions, and after such a name the values that the server knows. */
+export function completions(text: string, known: Known): [value: string, meaning: string][] {
+  const before = text.replace(/\S*$/, "");
+  const word = text.slice(before.length);
+  const [, name, begun = ""] = /^([a-z-]+):(\S*)$/.exec(word) ?? [];
+  if (name && known[name])
+    return known[name]
+      .filter((value) => value.startsWith(begun))
+      .slice(0, COMPLETIONS_MAX)
+      .map((value) => [`${before}${name}:${/[\s"\\]/.test(value) ? JSON.stringify(value) : value} `, name]);
+  return CONDITIONS.filter(([own]) => own.startsWith(word)).map(([own, , meaning]) => [`${before}${own}:`, meaning]);
+}
 
 /** The box in which conditions are typed. */
 export function Search() {
@@ -26,6 +41,7 @@ export function Search() {
   const [text, setText] = useState(found ?? write(asked));
   const [problems, setProblems] = useState<string[]>([]);
   const list = "conditions";
+  const known = useKnown();
   const submit = (given: string) => {
     if (isId(given)) {
       go(`/jobs/${given.trim()}`, true);
@@ -64,8 +80,8 @@ export function Search() {
             onInput={(event) => setText(event.currentTarget.value)}
           />
           <datalist id={list}>
-            {CONDITIONS.map(([word, , meaning]) => (
-              <option key={word} value={`${text.replace(/\S*$/, "")}${word}:`} label={meaning} />
+            {completions(text, known).map(([value, meaning]) => (
+              <option key={value} value={value} label={meaning} />
             ))}
           </datalist>
         </div>
@@ -92,14 +108,11 @@ export function Tabs() {
   const asked = conditions(query.value);
   const state = asked.get("state") ?? "";
   asked.delete("state");
-  const queue = asked.get("queue");
-  const counts = [...asked.keys()].every((name) => name === "queue");
-  const totals = useResource<Schemas["Totals"]>(counts && !queue ? "/v1/stats" : null, EVERY_MS);
-  const one = useResource<Schemas["Queue"]>(
-    counts && queue ? `/v1/queues/${encodeURIComponent(queue)}` : null,
-    EVERY_MS,
-  );
-  const states = queue ? one.data?.states : totals.data?.states;
+  // Counts stand where the store keeps them: for all jobs, and those of a queue, a type, or both.
+  const counts = [...asked.keys()].every((name) => name === "queue" || name === "type");
+  const lanes = useLanes(EVERY_MS);
+  const sum = lanes.data ? sumOf(lanes.data.items, { queue: asked.get("queue"), type: asked.get("type") }) : undefined;
+  const states = sum?.states;
   return (
     <nav class="tabs" aria-label="States">
       {TABS.map(([word, of]) => (
@@ -111,7 +124,10 @@ export function Tabs() {
           {word}
           {states && counts ? (
             <span class="count">
-              {number((of.length ? of : (Object.keys(states) as State[])).reduce((sum, name) => sum + states[name], 0))}
+              {number((of.length ? of : STATES).reduce((all, name) => all + states[name], 0))}
+              {sum.atLeast && of.some((name) => name === "running" || name === "delayed" || name === "retrying")
+                ? "+"
+                : ""}
             </span>
           ) : null}
         </a>

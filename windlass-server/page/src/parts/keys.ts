@@ -23,6 +23,7 @@ export function setLetters(on: boolean) {
 export const PLACES: [key: string, path: string, word: string][] = [
   ["o", "/", "Overview"],
   ["j", "/jobs", "Jobs"],
+  ["e", "/errors", "Errors"],
   ["q", "/queues", "Queues"],
   ["w", "/workflows", "Workflows"],
   ["s", "/schedules", "Schedules"],

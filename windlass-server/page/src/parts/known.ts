@@ -7,15 +7,22 @@ import { STATES } from "../words.ts";
 /** The names that may stand behind a word of the search box. */
 export type Known = Record<string, string[]>;
 
+function unique(names: string[]): string[] {
+  return [...new Set(names)].sort();
+}
+
 export function useKnown(): Known {
-  const queues = useResource<Schemas["QueuePage"]>("/v1/queues");
+  const lanes = useResource<Schemas["Lanes"]>("/v1/lanes");
   const schedules = useResource<Schemas["SchedulePage"]>("/v1/schedules?limit=200");
   const workers = useResource<Schemas["Workers"]>("/v1/workers");
   const served = workers.data?.items ?? [];
   return {
     state: STATES,
-    queue: (queues.data?.items ?? []).map((queue) => queue.name),
-    type: [...new Set(served.flatMap((worker) => worker.types ?? []))].sort(),
+    queue: unique((lanes.data?.items ?? []).map((lane) => lane.queue)),
+    type: unique([
+      ...(lanes.data?.items ?? []).map((lane) => lane.type),
+      ...served.flatMap((worker) => worker.types ?? []),
+    ]),
     schedule: (schedules.data?.items ?? []).map((one) => one.schedule.name ?? ""),
     worker: served.map((worker) => worker.id),
   };

@@ -3,7 +3,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-export function Menu({ word, children, end }: { word: string; children: ComponentChildren; end?: boolean }) {
+interface MenuProps {
+  word: string;
+  children: ComponentChildren;
+  tiny?: boolean;
+}
+
+export function Menu({ word, children, tiny }: MenuProps) {
   const [open, setOpen] = useState(false);
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -27,10 +33,10 @@ export function Menu({ word, children, end }: { word: string; children: Componen
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: Escape closes what is inside
     <div class="menu" ref={element} onKeyDown={close}>
-      <button type="button" class="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+      <button type="button" class={`button ${tiny ? "tiny" : ""}`} aria-expanded={open} onClick={() => setOpen(!open)}>
         {word} <span aria-hidden="true">▾</span>
       </button>
-      {open ? <div class={`menu-panel ${end ? "end" : ""}`}>{children}</div> : null}
+      {open ? <div class="menu-panel">{children}</div> : null}
     </div>
   );
 }

@@ -57,6 +57,29 @@ function bodyOf(form: Form, own?: New): New {
   };
 }
 
+const MISSED: Record<Form["missed"], string> = {
+  coalesce: "After a stop it fires once for all firings that were missed.",
+  skip: "Firings that fall into a stop are left out.",
+  all: "After a stop it fires for each firing that was missed, one by one, up to the number given.",
+};
+
+const OVERLAP: Record<Form["overlap"], string> = {
+  skip: "A firing whose last job is still unfinished is left out.",
+  queue_one: "A firing whose last job is still unfinished waits for it; further ones are left out.",
+  allow: "It fires whether or not its last job has finished; several may run at once.",
+};
+
+/** What the choices would do. */
+function Consequences({ missed, overlap }: Pick<Form, "missed" | "overlap">) {
+  return (
+    <section class="card" aria-label="What would happen">
+      <h2>What would happen</h2>
+      <p>{MISSED[missed]}</p>
+      <p>{OVERLAP[overlap]}</p>
+    </section>
+  );
+}
+
 interface ConflictProps {
   mine: New;
   load: () => void;
@@ -201,7 +224,10 @@ export function ScheduleForm({ of, reload }: { of?: Schemas["Schedule"]; reload?
         </div>
         {ready ? <Terminal lines={[curl("PUT", path, bodyOf(form, of?.schedule))]} /> : null}
       </div>
-      {form.kind === "cron" ? <Firings cron={form.cron} zone={form.zone} /> : null}
+      <div class="stack">
+        <Firings timing={form.kind === "cron" ? { cron: form.cron, zone: form.zone } : { [form.kind]: form.span }} />
+        <Consequences missed={form.missed} overlap={form.overlap} />
+      </div>
     </form>
   );
 }

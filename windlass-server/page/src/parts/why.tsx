@@ -4,7 +4,7 @@ import { type Job, part, type Schemas, send } from "../api/client.ts";
 import { type Resource, second } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { href } from "../router.ts";
-import { quoted, span, stateMeaning } from "../words.ts";
+import { counted, quoted, rate, span, stateMeaning } from "../words.ts";
 import { Command } from "./copy.tsx";
 import { JobLink } from "./job-facts.tsx";
 import { Text } from "./text.tsx";
@@ -80,7 +80,7 @@ function Remedy({ why, job, reload }: { why: Because; job: Job; reload: () => vo
     case "jobs_ahead":
       return (
         <a href={href(`/jobs?${new URLSearchParams({ state: "scheduled", queue: job.queue ?? "" })}`)}>
-          those that wait in its queue
+          in the order of their claims
         </a>
       );
     case "lease_expired":
@@ -89,6 +89,18 @@ function Remedy({ why, job, reload }: { why: Because; job: Job; reload: () => vo
     default:
       return null;
   }
+}
+
+/** About when it starts, counted down from when that was told. */
+function About({ about, at }: { about: Schemas["Prospect"]; at: number }) {
+  second.value;
+  const left = Math.max(0, about.seconds * 1000 - (Date.now() - at));
+  return (
+    <p>
+      <strong>About {span(Math.ceil(left / 1000) * 1000)}</strong> at the present rate: {counted(about.ahead, "job")}{" "}
+      ahead, {rate(about.rate)} a second.
+    </p>
+  );
 }
 
 export function Why({ job, of }: { job: Job; of: Resource<Schemas["Explanation"]> }) {
@@ -112,6 +124,7 @@ export function Why({ job, of }: { job: Job; of: Resource<Schemas["Explanation"]
           ))}
         </ul>
       )}
+      {of.data?.about ? <About about={of.data.about} at={of.at} /> : null}
       <p class="small muted">{stateMeaning[job.state]}</p>
     </section>
   );

@@ -1,16 +1,17 @@
 // What people did, and what is under way for them.
 
+import { useState } from "preact/hooks";
 import type { Schemas } from "../api/client.ts";
 import { send } from "../api/client.ts";
 import { isId } from "../api/filter.ts";
-import { useResource } from "../api/live.ts";
+import { type Resource, useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { Empty, Loaded } from "../parts/notice.tsx";
 import { Pager } from "../parts/pager.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/time.tsx";
-import { href, query } from "../router.ts";
+import { go, href, query, withQuery } from "../router.ts";
 import { number } from "../words.ts";
 
 const OPERATION_STATE: Record<string, string> = {
@@ -35,10 +36,61 @@ function Target({ text }: { text: string }) {
   return <Text>{text}</Text>;
 }
 
+const FIELDS: [name: string, word: string, example: string][] = [
+  ["by", "Who", "ada"],
+  ["act", "Did", "requeue"],
+  ["target", "To", "queue mail, or a job's id"],
+];
+
+/** By person, act and target. */
+function ActsFilter() {
+  const [values, setValues] = useState<Record<string, string>>(() => Object.fromEntries(query.value));
+  const submit = (event: Event) => {
+    event.preventDefault();
+    go(
+      withQuery({ ...Object.fromEntries(FIELDS.map(([name]) => [name, values[name]?.trim() || null])), cursor: null }),
+    );
+  };
+  return (
+    <form class="row filter" onSubmit={submit}>
+      {FIELDS.map(([name, word, example]) => (
+        <input
+          key={name}
+          aria-label={word}
+          placeholder={`${word}: ${example}`}
+          autocomplete="off"
+          value={values[name] ?? ""}
+          onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })}
+        />
+      ))}
+      <button type="submit" class="button">
+        Find
+      </button>
+      {FIELDS.some(([name]) => query.value.get(name)) ? (
+        <a class="button quiet" href={href("/acts")}>
+          Clear
+        </a>
+      ) : null}
+    </form>
+  );
+}
+
 function Acts() {
-  const cursor = query.value.get("cursor");
-  const path = `/v1/acts?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
-  const page = useResource<Schemas["ActPage"]>(path, 3000);
+  const sent = new URLSearchParams({ limit: "50" });
+  for (const name of [...FIELDS.map(([own]) => own), "cursor"]) {
+    const value = query.value.get(name);
+    if (value) sent.set(name, value);
+  }
+  const page = useResource<Schemas["ActPage"]>(`/v1/acts?${sent}`, 3000);
+  return (
+    <>
+      <ActsFilter />
+      <ActsTable page={page} />
+    </>
+  );
+}
+
+function ActsTable({ page }: { page: Resource<Schemas["ActPage"]> }) {
   return (
     <Loaded of={page}>
       {(data) => (
@@ -137,7 +189,7 @@ export function ActsScreen() {
           Operations
         </a>
       </nav>
-      {tab === "operations" ? <Operations /> : <Acts key={query.value.get("cursor") ?? ""} />}
+      {tab === "operations" ? <Operations /> : <Acts key={query.value.toString()} />}
     </>
   );
 }

@@ -2,11 +2,11 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { answer, ask, type Job, type Refused, type Schemas, send } from "../api/client.ts";
-import { useResource } from "../api/live.ts";
 import { mayProduce } from "../api/me.ts";
 import { Command, curl, quoted } from "../parts/copy.tsx";
 import { tell } from "../parts/dialog.tsx";
 import { read } from "../parts/json.tsx";
+import { useKnown } from "../parts/known.ts";
 import { Empty, Problem } from "../parts/notice.tsx";
 import { go, href, query } from "../router.ts";
 
@@ -93,9 +93,7 @@ export function EnqueueScreen() {
   const from = query.value.get("from") ?? "";
   const [problem, setProblem] = useState<Refused>();
   const [busy, setBusy] = useState(false);
-  const queues = useResource<Schemas["QueuePage"]>("/v1/queues");
-  const workers = useResource<Schemas["Workers"]>("/v1/workers");
-  const types = [...new Set((workers.data?.items ?? []).flatMap((worker) => worker.types ?? []))].sort();
+  const known = useKnown();
   const isJson = read(form.payload) !== null;
   useEffect(() => {
     if (!from) return;
@@ -136,7 +134,7 @@ export function EnqueueScreen() {
               <span>Type</span>
               <input required list="types" value={form.type} onInput={set("type")} autocomplete="off" />
               <datalist id="types">
-                {types.map((type) => (
+                {(known.type ?? []).map((type) => (
                   <option key={type} value={type} />
                 ))}
               </datalist>
@@ -145,8 +143,8 @@ export function EnqueueScreen() {
               <span>Queue</span>
               <input list="queues" placeholder="default" value={form.queue} onInput={set("queue")} autocomplete="off" />
               <datalist id="queues">
-                {(queues.data?.items ?? []).map((queue) => (
-                  <option key={queue.name} value={queue.name} />
+                {(known.queue ?? []).map((queue) => (
+                  <option key={queue} value={queue} />
                 ))}
               </datalist>
             </label>

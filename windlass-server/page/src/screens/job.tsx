@@ -1,20 +1,21 @@
 // One job: what it is, why it waits, what happened to it, what it carries, and what can be done to it.
 
 import type { Job, Schemas } from "../api/client.ts";
+import { isId } from "../api/filter.ts";
 import { useResource } from "../api/live.ts";
 import { Attempts, FailureBox } from "../parts/attempts.tsx";
 import { Contents } from "../parts/contents.tsx";
 import { CopyButton } from "../parts/copy.tsx";
+import { History } from "../parts/history.tsx";
 import { JobActs } from "../parts/job-acts.tsx";
 import { Facts, Relations } from "../parts/job-facts.tsx";
 import { Logs } from "../parts/logs.tsx";
 import { Loaded } from "../parts/notice.tsx";
 import { StateBadge } from "../parts/state.tsx";
-import { Strip } from "../parts/strip.tsx";
 import { Text } from "../parts/text.tsx";
 import { Why } from "../parts/why.tsx";
 import { href, query, withQuery } from "../router.ts";
-import { ENDED } from "../words.ts";
+import { DEAD, ENDED } from "../words.ts";
 
 const TABS: [string, string][] = [
   ["", "Attempts"],
@@ -46,11 +47,13 @@ function Body({ job, attempts }: { job: Job; attempts: Schemas["Attempt"][] }) {
 }
 
 export function JobScreen({ name }: { name: string }) {
-  const found = useResource<Job>(`/v1/jobs/${encodeURIComponent(name)}?payloads=false`, 1000);
+  const topic = isId(name) ? `job:${name}` : "";
+  const found = useResource<Job>(`/v1/jobs/${encodeURIComponent(name)}?payloads=false`, 1000, topic);
   const ended = found.data !== undefined && ENDED.includes(found.data.state);
   const attempts = useResource<Schemas["Attempts"]>(
     found.data ? `/v1/jobs/${found.data.id}/attempts` : null,
     ended ? 5000 : 1500,
+    topic,
   );
   const waits = found.data !== undefined && !ended && found.data.state !== "running";
   const why = useResource<Schemas["Explanation"]>(waits ? `/v1/jobs/${found.data?.id}/explain` : null, 2000);
@@ -80,13 +83,12 @@ export function JobScreen({ name }: { name: string }) {
                 </span>
               </div>
             ) : null}
-            {job.failure && job.state !== "completed" ? <FailureBox failure={job.failure} /> : null}
+            {job.failure && job.state !== "completed" ? (
+              <FailureBox failure={job.failure} {...(DEAD.includes(job.state) ? { type: job.type } : {})} />
+            ) : null}
             <div class="grid-3">
               <div class="stack">
-                <section class="card">
-                  <h2>History</h2>
-                  <Strip job={job} attempts={attempts.data?.items ?? []} />
-                </section>
+                <History job={job} />
                 <Body job={job} attempts={attempts.data?.items ?? []} />
               </div>
               <div class="stack">

@@ -2,17 +2,18 @@
 
 import { useRef } from "preact/hooks";
 import type { Job, Schemas } from "../api/client.ts";
+import { sumOf, useLanes } from "../api/lanes.ts";
 import { type Resource, useResource } from "../api/live.ts";
 import { Attention } from "../parts/attention.tsx";
-import { Chart, type Look } from "../parts/chart.tsx";
+import { Charts, useLines } from "../parts/charts.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
 import { useRates } from "../parts/rates.ts";
-import { StateBadge, sum } from "../parts/state.tsx";
+import { sum as count, StateBadge } from "../parts/state.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/time.tsx";
-import { href, query, withQuery } from "../router.ts";
-import { number, rate } from "../words.ts";
+import { href } from "../router.ts";
+import { counted, DEAD, ENDED, number, rate, WAITING } from "../words.ts";
 import { Oldest, QueueTable } from "./queues.tsx";
 
 function Figure({ name, value, unit, to }: { name: string; value: string; unit?: string; to: string }) {
@@ -32,46 +33,37 @@ function oldestOf(queues: Schemas["Queue"][]): Schemas["Queue"] | undefined {
 }
 
 interface FiguresProps {
-  totals: Resource<Schemas["Totals"]>;
+  lanes: Resource<Schemas["Lanes"]>;
   queues: Schemas["Queue"][];
   workers: Schemas["Worker"][];
 }
 
-function Figures({ totals, queues, workers }: FiguresProps) {
-  const rates = useRates(totals.data, totals.at);
+function Figures({ lanes, queues, workers }: FiguresProps) {
+  const sum = lanes.data ? sumOf(lanes.data.items) : undefined;
+  const rates = useRates(sum, lanes.at);
   const slots = workers.flatMap((worker) => worker.queues).reduce((all, one) => all + one.slots, 0);
   const oldest = oldestOf(queues);
+  const told = (of: "in" | "out" | "failing") => (rates ? rate(rates[of]) : "…");
+  const ended = ENDED.join(",");
   return (
-    <Loaded of={totals}>
-      {({ states }) => (
-        <div class="figures">
-          <Figure name="In" value={rates ? rate(rates.in) : "…"} unit="/s" to="/jobs" />
-          <Figure
-            name="Out"
-            value={rates ? rate(rates.out) : "…"}
-            unit="/s"
-            to="/jobs?state=completed,failed,dead_letter,cancelled"
-          />
-          <Figure
-            name="Waiting"
-            value={number(sum(states, ["pending", "delayed", "scheduled", "retrying"]))}
-            to="/jobs?state=pending,delayed,scheduled,retrying"
-          />
+    <Loaded of={lanes}>
+      {() => (
+        <div class="figures seven">
+          <Figure name="In" value={told("in")} unit="/s" to="/jobs" />
+          <Figure name="Out" value={told("out")} unit="/s" to={`/jobs?state=${ended}`} />
+          <Figure name="Failing" value={told("failing")} unit="/s" to="/errors?state=retrying" />
+          <Figure name="Waiting" value={number(count(sum!.states, WAITING))} to={`/jobs?state=${WAITING.join(",")}`} />
           <a href={href(oldest ? `/queues/${encodeURIComponent(oldest.name)}` : "/queues")}>
             <span class="name">Oldest ready</span>
             <span class="value">{oldest ? <Oldest queue={oldest} /> : "–"}</span>
           </a>
           <Figure
             name="Running"
-            value={number(states.running)}
-            unit={slots ? `of ${number(slots)} slots` : ""}
+            value={number(sum!.states.running)}
+            unit={slots ? `of ${number(slots)}` : ""}
             to="/jobs?state=running"
           />
-          <Figure
-            name="Dead"
-            value={number(sum(states, ["failed", "dead_letter"]))}
-            to="/jobs?state=failed,dead_letter"
-          />
+          <Figure name="Dead" value={number(count(sum!.states, DEAD))} to={`/jobs?state=${DEAD.join(",")}`} />
         </div>
       )}
     </Loaded>
@@ -79,7 +71,11 @@ function Figures({ totals, queues, workers }: FiguresProps) {
 }
 
 function Failures() {
-  const page = useResource<Schemas["JobPage"]>("/v1/jobs?state=failed,dead_letter&limit=8&payloads=false", 3000);
+  const page = useResource<Schemas["JobPage"]>(
+    "/v1/jobs?state=failed,dead_letter&limit=8&payloads=false",
+    3000,
+    "lanes",
+  );
   return (
     <section class="stack" style={{ gap: "8px" }}>
       <h2>Newest dead jobs</h2>
@@ -121,65 +117,27 @@ function Failures() {
   );
 }
 
-const RATES: Look[] = [
-  { name: "in", word: "in", ink: "scheduled" },
-  { name: "out", word: "out", ink: "completed", dash: "5 3" },
-];
-
-const DEPTHS: Look[] = [
-  { name: "scheduled", word: "ready", ink: "scheduled" },
-  { name: "later", word: "later", ink: "delayed", dash: "2 3" },
-  { name: "running", word: "running", ink: "running", dash: "7 3" },
-  { name: "dead", word: "dead", ink: "failed", dash: "5 3" },
-];
-
-const SPANS: [string, string][] = [
-  ["5m", "5 min"],
-  ["15m", "15 min"],
-  ["1h", "1 h"],
-];
-
-function Charts({ rates, depths }: { rates: Resource<Schemas["Series"]>; depths: Resource<Schemas["Series"]> }) {
-  const last = query.value.get("last") ?? "5m";
+function Operations() {
+  const list = useResource<Schemas["Operations"]>("/v1/operations", 3000);
+  const going = (list.data?.items ?? []).filter((one) => one.state === "running" && !one.dry_run);
+  if (going.length === 0) return null;
   return (
-    <section class="stack close" aria-label="The last while">
-      <div class="row">
-        {SPANS.map(([span, word]) => (
-          <a
-            key={span}
-            class={`button tiny ${last === span ? "primary" : ""}`}
-            href={href(withQuery({ last: span === "5m" ? null : span }))}
-            aria-current={last === span ? "true" : undefined}
-          >
-            {word}
-          </a>
-        ))}
-        {rates.data?.since ? (
-          <span class="small muted push">
-            as this server has seen it, since <When at={rates.data.since} />
-          </span>
-        ) : null}
-      </div>
-      <div class="grid-2">
-        <Loaded of={rates}>
-          {(data) => <Chart title="Throughput" unit="jobs a second" data={data} looks={RATES} />}
-        </Loaded>
-        <Loaded of={depths}>{(data) => <Chart title="Backlog" unit="jobs" data={data} looks={DEPTHS} />}</Loaded>
-      </div>
-    </section>
+    <p class="notice">
+      {counted(going.length, "act")} on many jobs under way:{" "}
+      {going.map((one) => one.action.replace("_", "-")).join(", ")}
+      <a href={href("/acts?tab=operations")}>Look</a>
+    </p>
   );
 }
 
 export function Overview() {
-  const queues = useResource<Schemas["QueuePage"]>("/v1/queues", 2000);
+  const queues = useResource<Schemas["QueuePage"]>("/v1/queues", 2000, "lanes");
   const workers = useResource<Schemas["Workers"]>("/v1/workers", 5000);
-  const totals = useResource<Schemas["Totals"]>("/v1/stats", 1000);
+  const lanes = useLanes(1000);
   const attention = useResource<Schemas["Attention"]>("/v1/attention", 5000);
-  const last = query.value.get("last") ?? "5m";
-  const rates = useResource<Schemas["Series"]>(`/v1/series?of=rate&last=${last}`, 5000);
-  const depths = useResource<Schemas["Series"]>(`/v1/series?of=depth&last=${last}`, 5000);
+  const lines = useLines();
   // All of it comes at once, or what comes later would push what is read already.
-  const all = [queues, totals, attention, rates, depths];
+  const all = [queues, lanes, attention, ...Object.values(lines)];
   const shown = useRef(false);
   shown.current ||= all.every((one) => one.data !== undefined || one.problem !== undefined);
   if (!shown.current)
@@ -192,9 +150,10 @@ export function Overview() {
   return (
     <>
       <h1>Overview</h1>
-      <Figures totals={totals} queues={queues.data?.items ?? []} workers={workers.data?.items ?? []} />
+      <Figures lanes={lanes} queues={queues.data?.items ?? []} workers={workers.data?.items ?? []} />
       <Attention of={attention} />
-      <Charts rates={rates} depths={depths} />
+      <Operations />
+      <Charts lines={lines} />
       <section class="stack" style={{ gap: "8px" }}>
         <h2>Queues</h2>
         <Loaded of={queues}>

@@ -1,32 +1,26 @@
-// Queues: what waits in each, how long, who serves it; and one queue with what can be done to it.
+// Queues: what waits in each, for how long, and who serves it.
 
-import { Fragment } from "preact";
-import type { Job, Schemas, State } from "../api/client.ts";
+import type { Schemas, State } from "../api/client.ts";
 import { part, send } from "../api/client.ts";
 import { second, useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
-import { bulk } from "../parts/bulk.tsx";
-import { Command, curl, quoted, Terminal } from "../parts/copy.tsx";
 import { tell } from "../parts/dialog.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
-import { StateBadge, StateBar, sum } from "../parts/state.tsx";
+import { sum } from "../parts/state.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
-import { When } from "../parts/time.tsx";
 import { href } from "../router.ts";
-import { number, STATES, span, stateWord } from "../words.ts";
+import { number, span } from "../words.ts";
 
 type Queue = Schemas["Queue"];
 type Worker = Schemas["Worker"];
-
-const WAITING: State[] = ["pending", "delayed", "scheduled", "retrying"];
 
 /** A count that leads to what it counts. */
 export function Count({ value, to }: { value: number; to: string }) {
   return value === 0 ? <span class="number-zero">0</span> : <a href={href(to)}>{number(value)}</a>;
 }
 
-function jobsOf(queue: string, ...states: State[]): string {
+export function jobsOf(queue: string, ...states: State[]): string {
   const asked = new URLSearchParams({ queue });
   if (states.length > 0) asked.set("state", states.join(","));
   return `/jobs?${asked}`;
@@ -56,7 +50,7 @@ async function setPaused(queue: string, pause: boolean, reload: () => void) {
   tell(pause ? `${queue} is paused; running jobs go on` : `${queue} goes on`);
 }
 
-function PauseButton({ queue, reload, tiny }: { queue: Queue; reload: () => void; tiny?: boolean }) {
+export function PauseButton({ queue, reload, tiny }: { queue: Queue; reload: () => void; tiny?: boolean }) {
   if (!mayOperate()) return null;
   return (
     <button
@@ -134,7 +128,7 @@ export function QueueTable({ queues, workers, reload }: { queues: Queue[]; worke
 }
 
 export function QueuesScreen() {
-  const queues = useResource<Schemas["QueuePage"]>("/v1/queues", 2000);
+  const queues = useResource<Schemas["QueuePage"]>("/v1/queues", 2000, "lanes");
   const workers = useResource<Schemas["Workers"]>("/v1/workers", 5000);
   return (
     <>
@@ -143,151 +137,6 @@ export function QueuesScreen() {
       </div>
       <Loaded of={queues}>
         {(data) => <QueueTable queues={data.items} workers={workers.data?.items ?? []} reload={queues.reload} />}
-      </Loaded>
-    </>
-  );
-}
-
-function Newest({ queue }: { queue: string }) {
-  const page = useResource<Schemas["JobPage"]>(
-    `/v1/jobs?queue=${encodeURIComponent(queue)}&limit=10&payloads=false`,
-    3000,
-  );
-  return (
-    <section class="stack" style={{ gap: "8px" }}>
-      <h2>Newest jobs</h2>
-      <Loaded of={page}>
-        {(data) => (
-          <Table
-            caption="Newest jobs of the queue"
-            steady
-            rows={data.items}
-            id={(job: Job) => job.id}
-            empty={<Empty says="No jobs in it now." />}
-            columns={[
-              { name: "State", lead: true, narrow: true, cell: (job) => <StateBadge state={job.state} /> },
-              {
-                name: "Job",
-                lead: true,
-                cell: (job) => (
-                  <a href={href(`/jobs/${job.id}`)}>
-                    <Text>{job.type}</Text>
-                  </a>
-                ),
-              },
-              { name: "Priority", narrow: true, cell: (job) => job.effective_priority },
-              { name: "Submitted", narrow: true, cell: (job) => <When at={job.created_at} /> },
-            ]}
-            foot={<a href={href(jobsOf(queue))}>All jobs of this queue</a>}
-          />
-        )}
-      </Loaded>
-    </section>
-  );
-}
-
-function Servers({ workers, queue }: { workers: Worker[]; queue: string }) {
-  const serving = workers.filter((worker) => worker.queues.some((one) => one.queue === queue));
-  return (
-    <section class="card">
-      <h2>Workers</h2>
-      {serving.length === 0 ? (
-        <>
-          <p class="danger">Nobody serves it: its jobs wait.</p>
-          <Command line={`windlass worker --queue ${quoted(queue)} --exec ./handler`} />
-        </>
-      ) : (
-        <dl class="facts">
-          {serving.map((worker) => {
-            const own = worker.queues.find((one) => one.queue === queue);
-            return (
-              <Fragment key={worker.id}>
-                <dt>
-                  <Text>{worker.id}</Text>
-                </dt>
-                <dd>
-                  {own?.busy ?? 0} of {own?.slots ?? 0} slots busy
-                </dd>
-              </Fragment>
-            );
-          })}
-        </dl>
-      )}
-    </section>
-  );
-}
-
-export function QueueScreen({ name }: { name: string }) {
-  const found = useResource<Queue>(`/v1/queues/${part(name)}`, 1500);
-  const workers = useResource<Schemas["Workers"]>("/v1/workers", 5000);
-  return (
-    <>
-      <p class="crumbs">
-        <a href={href("/queues")}>Queues</a>
-      </p>
-      <Loaded of={found}>
-        {(queue) => (
-          <>
-            <div class="head">
-              <h1>
-                <Text>{queue.name}</Text>
-              </h1>
-              {queue.paused ? <span class="pill">paused</span> : null}
-              {mayOperate() ? (
-                <div class="actions">
-                  <PauseButton queue={queue} reload={found.reload} />
-                  <button
-                    type="button"
-                    class="button risky"
-                    onClick={() =>
-                      bulk({
-                        action: "cancel",
-                        query: new URLSearchParams({ queue: queue.name, state: WAITING.join(",") }),
-                      })
-                    }
-                  >
-                    Purge…
-                  </button>
-                </div>
-              ) : null}
-            </div>
-            {queue.paused ? (
-              <p class="notice warn">
-                Paused: nothing of it is claimed. Running jobs go on. <a href={href("/acts")}>Who did that?</a>
-              </p>
-            ) : null}
-            <div class="figures nine">
-              {STATES.map((state) => (
-                <a key={state} href={href(jobsOf(queue.name, state))}>
-                  <span class={`name ${state}`}>{stateWord[state]}</span>
-                  <span class="value">{number(queue.states[state])}</span>
-                </a>
-              ))}
-            </div>
-            <StateBar states={queue.states} />
-            <div class="grid-3">
-              <Newest queue={queue.name} />
-              <div class="stack">
-                <section class="card">
-                  <h2>Waiting</h2>
-                  <dl class="facts">
-                    <dt>Oldest ready</dt>
-                    <dd>
-                      <Oldest queue={queue} />
-                    </dd>
-                  </dl>
-                </section>
-                <Servers workers={workers.data?.items ?? []} queue={queue.name} />
-                <Terminal
-                  lines={[
-                    `windlass queues ${queue.paused ? "resume" : "pause"} ${quoted(queue.name)}`,
-                    curl("POST", `/v1/queues/${part(queue.name)}/${queue.paused ? "resume" : "pause"}`),
-                  ]}
-                />
-              </div>
-            </div>
-          </>
-        )}
       </Loaded>
     </>
   );

@@ -6,17 +6,24 @@ import { useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { curl, quoted, Terminal } from "../parts/copy.tsx";
 import { ActDialog, dialog, tell } from "../parts/dialog.tsx";
-import { Firings } from "../parts/firings.tsx";
+import { Firings, type Timing } from "../parts/firings.tsx";
 import { Json } from "../parts/json.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
 import { ScheduleForm } from "../parts/schedule-form.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
-import { exact, Moment, When } from "../parts/time.tsx";
+import { Moment, When } from "../parts/time.tsx";
 import { go, href } from "../router.ts";
 import { number } from "../words.ts";
 
 type Schedule = Schemas["Schedule"];
+
+/** When it fires, as a preview asks for it. */
+function timingOf({ cron, zone, every, anchor, delay }: Schemas["NewSchedule"]): Timing {
+  if (cron) return { cron, ...(zone ? { zone } : {}) };
+  if (every) return { every, ...(anchor ? { anchor } : {}) };
+  return { delay: delay ?? "" };
+}
 
 /** When it fires, in a few words. */
 export function timing(of: Schemas["NewSchedule"]): string {
@@ -186,10 +193,6 @@ function Fired({ name }: { name: string }) {
 function One({ one, reload }: { one: Schedule; reload: () => void }) {
   const { schedule } = one;
   const name = schedule.name ?? "";
-  const next = useResource<Schemas["NextSlots"]>(
-    schedule.cron ? null : `/v1/schedules/${part(name)}/next?n=10`,
-    10_000,
-  );
   const facts: [string, preact.ComponentChildren][] = [
     [
       "Fires",
@@ -226,21 +229,7 @@ function One({ one, reload }: { one: Schedule; reload: () => void }) {
       </div>
       <div class="grid-3">
         <div class="stack">
-          {schedule.cron ? (
-            <Firings cron={schedule.cron} zone={schedule.zone ?? "UTC"} />
-          ) : (
-            <section class="card">
-              <h2>Next firings</h2>
-              <ol class="moments">
-                {(next.data?.next ?? []).map((at) => (
-                  <li key={at}>
-                    <When at={at} />
-                    <span>{exact(Date.parse(at))}</span>
-                  </li>
-                ))}
-              </ol>
-            </section>
-          )}
+          <Firings timing={timingOf(schedule)} />
           <Fired name={name} />
         </div>
         <div class="stack">

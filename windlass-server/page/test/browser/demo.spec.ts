@@ -15,6 +15,7 @@ const SCREENS: [path: string, heading: string][] = [
   ["/", "Overview"],
   ["/jobs", "Jobs"],
   ["/jobs?state=failed,dead_letter", "Jobs"],
+  ["/errors", "Errors"],
   ["/queues", "Queues"],
   ["/queues/mail", "mail"],
   ["/workflows", "Workflows"],
@@ -124,6 +125,34 @@ test("a paused or hidden page asks nothing", async ({ page }) => {
   expect(asked).toBe(0);
 });
 
+test("one stream tells what changed, and a hidden tab asks nothing", async ({ page }) => {
+  await page.addInitScript(() => {
+    let hidden = false;
+    Object.defineProperty(document, "hidden", { get: () => hidden });
+    Object.assign(window, {
+      hide: (now: boolean) => {
+        hidden = now;
+        document.dispatchEvent(new Event("visibilitychange"));
+      },
+    });
+  });
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+  await page.goto(`${server.url}/jobs`);
+  await expect(page.locator("tr[data-row]").first()).toBeVisible();
+  await expect.poll(() => asked.filter((path) => path === "/v1/pulse").length).toBe(1);
+  await expect(page.getByRole("button", { name: /new · show/ })).toBeVisible();
+  const hide = (now: boolean) =>
+    page.evaluate((to) => (window as unknown as { hide: (to: boolean) => void }).hide(to), now);
+  await hide(true);
+  await page.waitForTimeout(700);
+  asked.length = 0;
+  await page.waitForTimeout(3000);
+  expect(asked).toEqual([]);
+  await hide(false);
+  await expect.poll(() => asked).toContain("/v1/pulse");
+});
+
 test("keys lead everywhere, and can be switched off by closing the door", async ({ page }) => {
   await page.goto(`${server.url}/`);
   await page.keyboard.press("?");
@@ -149,9 +178,13 @@ test("when the server goes, the numbers stay and say so; when it comes back, so 
   await expect(page.getByText(/away for/)).toBeVisible();
   await expect(rows).toHaveCount(count);
   await expect(page.locator(".stale")).toBeVisible();
+  const killed = Date.now();
   await server.restart();
   await expect(page.getByRole("button", { name: "live" })).toBeVisible({ timeout: 30_000 });
   await expect(page.locator(".stale")).toHaveCount(0);
+  // What the charts showed before is still there.
+  const { at } = (await server.call("GET", "/v1/series?of=rate&last=1h")) as { at: string[] };
+  expect(at.filter((time) => Date.parse(time) < killed).length).toBeGreaterThan(1);
 });
 
 test("the first load is small and quick", async ({ page }) => {

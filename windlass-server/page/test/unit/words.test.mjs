@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { load } from "./load.mjs";
 
 const { span, about, rate, bytes, counted } = await load("words.ts");
-const { bands, widths } = await load("parts/strip.tsx");
+const { bandsOf, statesOf, told, widths } = await load("parts/history.tsx");
 
 test("spans are told in their one or two largest units", () => {
   for (const [given, expected] of [
@@ -35,33 +35,39 @@ const time = (seconds) => new Date(1_800_000_000_000 + seconds * 1000).toISOStri
 const at = (seconds) => 1_800_000_000_000 + seconds * 1000;
 
 test("the life of a job is told without gaps", () => {
-  const job = { created_at: time(0), completed_at: time(31), state: "completed" };
-  const attempts = [
-    { number: 1, started_at: time(1), ended_at: time(2), outcome: "failed" },
-    { number: 2, started_at: time(30), ended_at: time(31), outcome: "completed" },
+  const items = [
+    { at: time(0), what: "submitted", state: "scheduled" },
+    { at: time(1), what: "started", state: "running", attempt: 1, worker: "w", lease_version: 1 },
+    { at: time(2), what: "failed", state: "retrying", attempt: 1 },
+    { at: time(3), what: "edit", by: "ada" },
+    { at: time(30), what: "started", state: "running", attempt: 2 },
+    { at: time(31), what: "completed", state: "completed", attempt: 2 },
   ];
-  const found = bands(job, attempts, at(100));
+  const found = bandsOf(items, at(100));
   assert.deepEqual(
     found.map((band) => [band.state, band.from - at(0), band.to - at(0)]),
     [
       ["scheduled", 0, 1000],
       ["running", 1000, 2000],
-      ["retrying", 2000, 30_000],
+      ["retrying", 2000, 3000],
+      ["retrying", 3000, 30_000],
       ["running", 30_000, 31_000],
       ["completed", 31_000, 31_000],
     ],
   );
-  const room = widths(found);
   assert.deepEqual(
-    room.map((one) => one.folded),
-    [false, false, true, false, false],
+    widths(found).map((one) => one.folded),
+    [false, false, false, true, false, false],
   );
+  assert.deepEqual(statesOf(items).slice(2, 4), ["retrying", "retrying"]);
+  assert.equal(told(items[1]), "claimed, try 1, on w, lease 1");
+  assert.equal(told(items[3]), "edit, by ada");
 });
 
 test("a job that waits is shown as waiting until now", () => {
-  const job = { created_at: time(0), state: "scheduled" };
+  const items = [{ at: time(0), what: "submitted", state: "scheduled" }];
   assert.deepEqual(
-    bands(job, [], at(9)).map((band) => [band.state, band.to]),
+    bandsOf(items, at(9)).map((band) => [band.state, band.to]),
     [["scheduled", at(9)]],
   );
 });

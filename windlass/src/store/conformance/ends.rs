@@ -169,7 +169,8 @@ async fn assert_revoked(bench: &Bench, id: JobId, key: crate::job::LeaseKey, lea
 
 /// A job that lives an hour, in a state that it would not leave within it.
 async fn short_lived(bench: &Bench, state: State) -> JobId {
-    let short = || job().lifetime(HOUR).retry(RetryPolicy::constant(2 * HOUR, 9));
+    // Without an execution timeout, which would end the lease before the lifetime does (T1b).
+    let short = || job().lifetime(HOUR).execution_timeout(None).retry(RetryPolicy::constant(2 * HOUR, 9));
     match state {
         State::Pending => {
             let first = bench.enqueue(job().delay(2 * HOUR)).await;
@@ -224,7 +225,7 @@ async fn s15_the_lifetime_ends_every_unfinished_state(bench: Bench) {
 }
 
 async fn s15_the_lifetime_revokes_a_running_lease(bench: Bench) {
-    let claimed = bench.running(job().lifetime(HOUR)).await;
+    let claimed = bench.running(job().lifetime(HOUR).execution_timeout(None)).await;
     let (id, key) = (claimed.job.id, claimed.lease.key());
     let end = claimed.job.deadline.expect("a deadline");
     while end.since(bench.now()) > secs(10) {

@@ -6,7 +6,7 @@ use super::edges::Edge;
 use super::ends::end;
 use super::set::{Entry, WorkingSet};
 use crate::error::{Error, Result};
-use crate::job::{JobId, Outcome, Verdict};
+use crate::job::{JobId, Outcome, State, Verdict};
 use crate::store::answer::InsertedJob;
 use crate::workflow::{Found, Origin, Standing, Submission, SubmissionPlan, graph};
 
@@ -18,7 +18,24 @@ pub fn insert(set: &mut WorkingSet, submission: &Submission, origin: &Origin) ->
 
 /// What would become of a submission's jobs.
 pub(super) fn plan<'s>(set: &WorkingSet, submission: &'s Submission) -> Result<SubmissionPlan<'s>, Stop> {
-    let found = set.found(&submission.lookup())?;
+    planned(set, submission, set.found(&submission.lookup())?)
+}
+
+/// The same once this job has completed: a key that holds until its end is free by then (U1).
+pub(super) fn plan_after<'s>(
+    set: &WorkingSet,
+    submission: &'s Submission,
+    completed: JobId,
+) -> Result<SubmissionPlan<'s>, Stop> {
+    let mut found = set.found(&submission.lookup())?;
+    let holders = found.keys.values_mut().filter(|holder| holder.held.id == completed);
+    for standing in holders.filter_map(|holder| holder.standing.as_mut()) {
+        standing.state = State::Completed;
+    }
+    planned(set, submission, found)
+}
+
+fn planned<'s>(set: &WorkingSet, submission: &'s Submission, found: Found) -> Result<SubmissionPlan<'s>, Stop> {
     set.need_identities(submission.new_count(&found))?;
     match plan_with(set, submission, &found) {
         Err(Error::DependencyLimit { what: graph::DEPTH, .. }) => {

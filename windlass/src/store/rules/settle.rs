@@ -6,7 +6,7 @@ use super::Stop;
 use super::control::hold;
 use super::edges::Edge;
 use super::ends::{apply, end};
-use super::insert::{add, plan};
+use super::insert::{add, plan, plan_after};
 use super::priority::{heirs, inherit, raised};
 use super::set::WorkingSet;
 use crate::error::Error;
@@ -60,7 +60,7 @@ fn check_children(set: &WorkingSet, settlement: &Settlement) -> Result<Option<Su
         return Ok(None);
     }
     let children = Submission::new(settlement.children().to_vec())?;
-    let plan = plan(set, &children)?;
+    let plan = plan_after(set, &children, settlement.key().job)?;
     let joins = fan_ins(set, settlement.key().job)?;
     if !joins.is_empty() {
         let joins: Vec<JobId> = joins.into_iter().map(|(join, _)| join).collect();

@@ -7,13 +7,14 @@ use uuid::Uuid;
 
 use super::*;
 use crate::job::{
-    DependencyKind, JobId, JobSpec, Lease, LeaseToken, Limits, NewJob, Payload, Policies, State, WorkerId,
+    DependencyKind, JobId, JobSpec, Lease, LeaseToken, Limits, NewJob, Payload, Policies, State, Unique, Until,
+    WorkerId,
 };
 use crate::schedule::{ScheduleRecord, ScheduleSpec};
 use crate::store::answer::Settled;
 use crate::store::request::{Act, Operation, Target};
 use crate::time::Timestamp;
-use crate::workflow::{Identity, Origin, Submission};
+use crate::workflow::{Held, Identity, Origin, Submission};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
@@ -24,6 +25,8 @@ struct Shelf {
     edges: Edges,
     drawn: i64,
     asked: Vec<Missing>,
+    /// The job that every key stands for until its end.
+    held: Option<JobId>,
 }
 
 fn job() -> NewJob {
@@ -80,7 +83,10 @@ impl Shelf {
                     set.know_dependencies(*id);
                 }
             }
-            Missing::Keys(keys) => keys.iter().for_each(|key| set.put_key(key.clone(), None)),
+            Missing::Keys(keys) => {
+                let held = |id| Held { id, matches: true, until: Until::Ended, first_at: NOW };
+                keys.iter().for_each(|key| set.put_key(key.clone(), self.held.map(held)));
+            }
             Missing::Attempt(key, outcome) => set.put_attempt(*key, *outcome, false),
             Missing::Identities(count) => {
                 for _ in 0..*count {
@@ -168,14 +174,28 @@ fn a_refused_settlement_changes_nothing() {
     assert_eq!(shelf.states(), HashMap::from([(State::Running, 1)]));
 }
 
+/// A key that holds until its job ends is free for a child of that job, and that is asked for before anything is changed.
+#[test]
+fn u1_a_completed_job_leaves_its_key_to_its_child() {
+    let mut shelf = Shelf::default();
+    let once = || job().unique(Unique::key("k").until_ended());
+    let parent = shelf.add(vec![once()])[0];
+    shelf.held = Some(parent);
+    let settlement = shelf.claim(parent).complete(None).spawn(vec![spec(once())]).expect("children");
+    let settled = shelf.run(|set| settle(set, &settlement)).expect("answered");
+    assert!(matches!(settled, Settled::Applied(State::Completed)), "{settled:?}");
+    assert_eq!(shelf.states(), HashMap::from([(State::Completed, 1), (State::Scheduled, 1)]));
+}
+
 /// No rule refuses a firing of a schedule that was checked; one that an older program stored may break a newer rule.
 #[test]
 fn c4_a_refused_firing_is_noted_until_one_succeeds() {
     let mut shelf = Shelf::default();
-    let minute = Duration::from_secs(60);
-    let mut schedule = ScheduleRecord::create(ScheduleSpec::every("a", minute, spec(job())), NOW).expect("valid");
-    schedule.next_at = Some(NOW);
-    let late = job().run_at(NOW.plus(2 * minute)).lifetime(minute);
+    // The first slot of one that fires every second since the epoch is now.
+    let second = Duration::from_secs(1);
+    let every_second = ScheduleSpec::every("a", second, spec(job()));
+    let schedule = ScheduleRecord::create(every_second, Timestamp::EPOCH).expect("valid");
+    let late = job().run_at(NOW.plus(2 * second)).lifetime(second);
     let unfit = ScheduleRecord { spec: ScheduleSpec { job: spec(late), ..schedule.spec.clone() }, ..schedule.clone() };
     let mut fired = |schedule: &ScheduleRecord| {
         let mut written = None;

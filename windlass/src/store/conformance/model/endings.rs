@@ -88,10 +88,13 @@ impl Model {
         }
         let firsts = firsts(children);
         if !children.is_empty() {
+            // As when their parent has completed, which frees a key that it held until then.
+            let running = std::mem::replace(&mut self.jobs[name].state, State::Completed);
             let mut refusals = self.refusals(children, &firsts).err().unwrap_or_default();
             if self.joins_in_a_circle(name, children, &firsts) {
                 refusals.push("DependencyCycle");
             }
+            self.jobs[name].state = running;
             if !refusals.is_empty() {
                 return ModelSettled::Refused(refusals);
             }

@@ -75,15 +75,17 @@ impl Model {
         self.keys.iter().filter_map(|key| key.ends_at)
     }
 
-    /// How many idempotency keys have lapsed; a store may forget them at any upkeep.
-    pub(super) fn lapsed_keys(&self) -> usize {
+    /// How many idempotency keys have lapsed, those of jobs that have just vanished among them; a store may forget them at
+    /// any upkeep.
+    pub(super) fn lapsed_keys(&self, vanished: &[Name]) -> usize {
         let is_over = |key: &&ModelKey| {
             let job = &self.jobs[key.job];
+            let gone = job.gone || vanished.contains(&key.job);
             key.ends_at.is_some_and(|at| at <= self.now)
                 || match key.until {
                     Until::Window => false,
-                    Until::Claimed => job.gone || job.version > 0,
-                    Until::Ended => job.gone,
+                    Until::Claimed => gone || job.version > 0,
+                    Until::Ended => gone,
                 }
         };
         self.keys.iter().filter(is_over).count()

@@ -14,6 +14,7 @@ impl World {
     pub(super) async fn look(&mut self, op: &Op) -> Said {
         let jobs = self.all_jobs().await?;
         self.discover(&jobs)?;
+        self.learn_jitter(&jobs);
         let names: Vec<Name> = jobs.iter().map(|job| self.names[&job.id]).collect();
         let mut expected: Vec<Name> = (0..self.model.jobs.len()).filter(|name| !self.model.jobs[*name].gone).collect();
         expected.sort_by_key(|name| self.model.jobs[*name].sequence);
@@ -73,6 +74,23 @@ impl World {
         }
         self.sequenced = self.model.jobs.len();
         Ok(())
+    }
+
+    /// Of all the jobs here only webhook jobs back off with jitter, and where their execution timeout is over the store draws
+    /// it: the model takes over a moment that lies within a tenth of the delay.
+    fn learn_jitter(&mut self, jobs: &[JobRecord]) {
+        for job in jobs {
+            let Some(name) = self.names.get(&job.id) else { continue };
+            let model = &mut self.model.jobs[*name];
+            if model.tells_of.is_none() || (job.state, model.state) != (State::Retrying, State::Retrying) {
+                continue;
+            }
+            let Some((store, planned)) = job.run_at.zip(model.run_at) else { continue };
+            let jitter = planned.since(model.updated_at) / 10;
+            if store >= planned.minus(jitter) && store <= planned.plus(jitter) {
+                model.run_at = Some(store);
+            }
+        }
     }
 
     fn recognise(&self, job: &JobRecord) -> Option<Name> {

@@ -510,7 +510,7 @@ impl Plan {
     }
 
     /// Whether a first run beyond its lifetime shows without the store's clock.
-    fn is_refused_at_once(&self) -> bool {
+    pub(super) fn is_refused_at_once(&self) -> bool {
         matches!(self.draft.first, First::In(_)) || self.draft.key.is_some_and(|key| key.debounce.is_some())
     }
 

@@ -187,9 +187,12 @@ impl World {
             };
             let mut plan = Plan { serial: self.serial, draft: draft.clone(), at, links };
             self.serial += 1;
-            if parent.is_some() && matches!(plan.draft.first, First::In(_)) && plan.starts_too_late(now) {
+            if parent.is_some() && plan.is_refused_at_once() && plan.starts_too_late(now) {
                 // The check of a child refuses this before any settlement exists.
-                plan.draft.first = First::Now;
+                match plan.draft.first {
+                    First::In(_) => plan.draft.first = First::Now,
+                    First::Now | First::At(_) => plan.draft.lifetime = None,
+                }
             }
             plans.push(plan);
         }
@@ -507,7 +510,7 @@ impl World {
         if let Some(name) = vanished.iter().find(|name| !prunable.contains(name)) {
             return Err(format!("job {name} was pruned, but must be kept"));
         }
-        let keys = self.model.lapsed_keys();
+        let keys = self.model.lapsed_keys(&vanished);
         if pruned < vanished.len() || pruned > vanished.len() + keys || vanished.len() > limit {
             return Err(format!("{pruned} pruned: {vanished:?} of at most {limit}, and up to {keys} keys"));
         }
