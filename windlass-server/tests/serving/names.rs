@@ -50,12 +50,12 @@ fn l10_jobs_and_events_say_who_submitted_them() {
     assert_eq!(submitter(&cloned), "ada");
     let schedule = "{\"name\":\"n\",\"every\":\"1h\",\"job\":{\"type\":\"t\",\"queue\":\"other\"}}";
     json(ask("POST /v1/schedules", &ada, schedule));
-    let fired = json(ask("POST /v1/schedules/n/trigger", &root, ""))["job"].as_str().expect("a job").to_owned();
+    let fired = json(ask("POST /v1/schedules/n/trigger", &root, ""))["job_id"].as_str().expect("a job").to_owned();
     assert_eq!(submitter(&fired), "ada", "a firing is of who made the schedule");
     let claim = "{\"queues\":[\"default\"],\"max\":1,\"worker\":\"w\"}";
     let claimed = json(ask("POST /v1/claims", &worker, claim))["jobs"][0].clone();
     let settle = serde_json::json!({"settlements": [{
-        "job": claimed["id"], "token": claimed["lease"]["token"], "outcome": "completed",
+        "id": claimed["id"], "token": claimed["lease"]["token"], "outcome": "completed",
         "spawn": [{"type": "child", "queue": "children"}],
     }]});
     json(ask("POST /v1/leases/settle", &worker, &settle.to_string()));
@@ -124,7 +124,7 @@ fn payloads_are_encrypted_in_the_file_and_plain_through_the_server() {
     let claimed = json(http(&base, "POST /v1/claims", "", claim))["jobs"][0].clone();
     assert_eq!(claimed["payload"]["card"], "4242 4242");
     let settle = serde_json::json!({"settlements": [{
-        "job": id, "token": claimed["lease"]["token"], "outcome": "completed", "result": {"paid": "4242 4242"},
+        "id": id, "token": claimed["lease"]["token"], "outcome": "completed", "result": {"paid": "4242 4242"},
     }]});
     json(http(&base, "POST /v1/leases/settle", "", &settle.to_string()));
     let job = json(http(&base, &format!("GET /v1/jobs/{id}"), "", ""));
