@@ -11,7 +11,6 @@ pub mod exec;
 mod history;
 mod keys;
 mod marked;
-mod outgoing;
 mod page;
 pub mod remote;
 pub mod serve;

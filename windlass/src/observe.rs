@@ -68,6 +68,7 @@ const RESTARTS: &str = "windlass_loop_restarts_total";
 const STUCK: &str = "windlass_handlers_stuck_total";
 const UNSERVED: &str = "windlass_jobs_unserved";
 const UPKEEP: &str = "windlass_upkeep_total";
+const DELIVERIES: &str = "windlass_webhook_deliveries_total";
 const FIRINGS_REFUSED: &str = "windlass_firings_refused_total";
 
 /// Every metric there is.
@@ -97,6 +98,7 @@ pub const METRICS: &[Metric] = &[
         "SCHEDULED jobs left in a queue served here, because no handler is registered",
     ),
     metric(UPKEEP, Kind::Counter, &["what"], "Rows that upkeep dealt with, by kind"),
+    metric(DELIVERIES, Kind::Counter, &["outcome"], "Webhook deliveries attempted, by outcome"),
     metric(FIRINGS_REFUSED, Kind::Counter, &[], "Firings of schedules that made no job, because it was refused"),
 ];
 
@@ -133,6 +135,11 @@ pub(crate) fn settle_batch(jobs: usize) {
 
 pub(crate) fn settlement_stale(stale: Stale) {
     counter!(STALE, "reason" => stale.as_str()).increment(1);
+}
+
+#[cfg(feature = "webhooks")]
+pub(crate) fn delivery(outcome: &'static str) {
+    counter!(DELIVERIES, "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn settlement_dropped() {

@@ -47,6 +47,7 @@ pub use extract::Caller;
 pub use me::{About, Standing};
 pub use openapi::document;
 pub use reload::{Reload, Reloads, Reread};
+pub(crate) use submit::UNDELIVERED;
 
 use self::bounded::Bounds;
 use self::operations::Registry;

@@ -6,7 +6,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::Job;
 use windlass::job::TRACE_BYTES_MAX;
+use windlass::workflow::Webhook;
 
 use super::ApiState;
 use super::error::Refusal;
@@ -20,6 +22,28 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(needs(Role::Produce, routes!(submit)))
         .routes(needs(Role::Produce, routes!(submit_batch)))
         .routes(needs(Role::Produce, routes!(start_workflow)))
+}
+
+/// What to do where webhooks wait and nobody delivers them.
+pub(crate) const UNDELIVERED: &str = "nobody delivers webhooks: start `windlass run` with webhooks.secrets in its configuration (`windlass token webhook`), or a worker with `Worker::webhooks`";
+
+/// What the caller of a submission should know about its callbacks.
+async fn warnings(state: &ApiState, has_callbacks: bool) -> Vec<String> {
+    if !has_callbacks {
+        return Vec::new();
+    }
+    // The jobs are stored: if this cannot be found out, there is nothing to say.
+    let Ok(workers) = state.client().workers().await else { return Vec::new() };
+    let mut served = workers.iter().flat_map(|worker| &worker.queues);
+    if served.any(|served| served.queue.as_str() == Webhook::QUEUE) {
+        return Vec::new();
+    }
+    tracing::warn!("a job with a callback was enqueued, and {UNDELIVERED}");
+    vec![UNDELIVERED.to_owned()]
+}
+
+fn has_callbacks(jobs: &[NewJob]) -> bool {
+    jobs.iter().any(|job| job.callback_url.is_some())
 }
 
 /// Submit a job
@@ -43,10 +67,12 @@ async fn submit(
 ) -> Result<Response, Refusal> {
     let mut batch = Batch { jobs: vec![job] };
     carry_trace(&headers, &mut batch.jobs);
+    let has_callbacks = has_callbacks(&batch.jobs);
     let (submission, refs) = batch.check(state.client())?;
     let inserted = state.client().submit(submission).await?;
     let mut answer = InsertedBatch::of(&inserted, refs);
-    let job = answer.jobs.pop().expect("a store answers for each job");
+    let mut job = answer.jobs.pop().expect("a store answers for each job");
+    job.warnings = warnings(&state, has_callbacks).await;
     let status = if job.existing { StatusCode::OK } else { StatusCode::CREATED };
     let location = location(&format!("/v1/jobs/{}", job.id));
     Ok((status, [(header::LOCATION, location)], Json(job)).into_response())
@@ -68,9 +94,11 @@ async fn submit_batch(
     Body(mut batch): Body<Batch>,
 ) -> Result<(StatusCode, Json<InsertedBatch>), Refusal> {
     carry_trace(&headers, &mut batch.jobs);
+    let has_callbacks = has_callbacks(&batch.jobs);
     let (submission, refs) = batch.check(state.client())?;
     let inserted = state.client().submit(submission).await?;
-    Ok((StatusCode::CREATED, Json(InsertedBatch::of(&inserted, refs))))
+    let warnings = warnings(&state, has_callbacks).await;
+    Ok((StatusCode::CREATED, Json(InsertedBatch { warnings, ..InsertedBatch::of(&inserted, refs) })))
 }
 
 /// Start a workflow
@@ -89,9 +117,11 @@ async fn start_workflow(
     Body(mut workflow): Body<NewWorkflow>,
 ) -> Result<Response, Refusal> {
     carry_trace(&headers, &mut workflow.jobs);
+    let has_callbacks = has_callbacks(&workflow.jobs);
     let (submission, refs) = workflow.check(state.client())?;
     let inserted = state.client().submit(submission).await?;
-    let answer = InsertedBatch::of(&inserted, refs);
+    let warnings = warnings(&state, has_callbacks).await;
+    let answer = InsertedBatch { warnings, ..InsertedBatch::of(&inserted, refs) };
     let id = answer.workflow_id.expect("a store answers a workflow with its id");
     let location = location(&format!("/v1/workflows/{id}"));
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(answer)).into_response())

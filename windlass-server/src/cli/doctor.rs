@@ -19,6 +19,7 @@ use super::output::OutputArgs;
 use super::rows::count;
 use super::store::{file_sizes, schema_version, size};
 use super::table::{jobs, number, span};
+use crate::api::UNDELIVERED;
 use crate::serve::attention::{AttentionKind, Seen, Severity};
 use crate::serve::config::open_secrets;
 
@@ -36,8 +37,6 @@ const WAITING_LONG: Duration = Duration::from_secs(300);
 const LOG_BYTES_LONG: u64 = 256 << 20;
 /// Less free space than this runs out before somebody looks.
 const FREE_BYTES_LOW: u64 = 1 << 30;
-/// What to do where webhooks wait and nobody delivers them.
-pub(crate) const UNDELIVERED: &str = "nobody delivers webhooks: start `windlass run` with webhooks.secrets in its configuration (`windlass token webhook`)";
 /// How many running jobs and schedules are looked at.
 const LOOKED_AT: usize = 1000;
 

@@ -11,7 +11,6 @@ use windlass::workflow::{Submission, Webhook};
 use windlass::{Job, JobId, Timestamp};
 
 use super::connect::{Reach, Session};
-use super::doctor::UNDELIVERED;
 use super::enqueue_file;
 use super::exit::End;
 use super::ids::{self, Typed};
@@ -20,6 +19,7 @@ use super::output::{OutputArgs, Row, say};
 use super::parse;
 use super::table::Cell;
 use super::wait;
+use crate::api::UNDELIVERED;
 use crate::wire;
 
 /// What `windlass enqueue` takes.

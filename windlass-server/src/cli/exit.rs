@@ -145,7 +145,7 @@ fn advice_of(error: &Error) -> Option<&'static str> {
         Error::StaleLease { .. } => Some("another worker may own the job now; look at it before doing anything"),
         Error::DependencyCycle { .. } => Some("leave out one of the dependencies that close the circle"),
         Error::DependencyLimit { .. } => Some("split it: a job may depend on one that gathers others"),
-        Error::Conflict(_) => Some("look at what is there now, and choose another name or version"),
+        Error::Conflict(_) => Some("it exists already: choose another name or version"),
         Error::Store { .. } => Some("retrying will not help; `windlass doctor` and `windlass store check` look closer"),
         // They say themselves what would be right.
         _ => None,

@@ -62,7 +62,7 @@ pub(super) fn webhook_secrets() -> anyhow::Result<Vec<Secret>> {
 /// What the second worker process of a demonstration takes.
 #[derive(Debug, Args)]
 pub(crate) struct DemoWorker {
-    /// Which story is told
+    /// Seed of the demonstration
     #[arg(long)]
     seed: u64,
 }

@@ -15,7 +15,7 @@ use crate::remote::HttpStore;
 use crate::serve::Bounds;
 use crate::serve::config::{duration, token_lines};
 use crate::serve::guard::new_token;
-use crate::serve::webhook::Secret;
+use crate::serve::webhook::create_secret;
 use crate::wire::Reloaded;
 
 #[derive(Debug, Subcommand)]
@@ -109,7 +109,7 @@ pub(crate) async fn run(reach: &Reach, command: Command) -> anyhow::Result<()> {
             println!("{VARIABLE}, with commas between, of every server and worker that opens the store itself.");
         }
         Command::Webhook => {
-            let secret = Secret::create()?;
+            let secret = create_secret()?;
             println!("{secret}\n");
             println!("Give it to the receivers, and to the server as WINDLASS_WEBHOOK_SECRETS or in the file:\n");
             println!("[webhooks]\nsecrets = [\"{secret}\"]");

@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     /// How long a process that was told to stop may take, before it is killed
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     kill_after: Duration,
-    /// Answer Prometheus at /metrics on this address; there is no token, so keep it private
+    /// Answer Prometheus at /metrics on this address, without a token
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// How log lines are written [default: text on a terminal, else json]

@@ -8,8 +8,8 @@ use reqwest::{StatusCode, Url};
 use windlass::worker::HandlerResult;
 use windlass::{Category, Context, Failure, Payload};
 
-use crate::outgoing;
 use crate::serve::webhook::{Secret, signatures};
+use windlass::worker::webhooks::outgoing;
 
 /// The longest call where the job itself has no limit: its lifetime ends it then.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use windlass::{Error, Result};
 
 use super::{ANSWER_TIMEOUT, HttpStore};
-use crate::outgoing;
 use crate::wire::Problem;
+use windlass::worker::webhooks::outgoing;
 
 /// The largest answer that is read: a claim or a page of large payloads, and room. A server that sends more is none.
 const ANSWER_BYTES_MAX: usize = 256 << 20;

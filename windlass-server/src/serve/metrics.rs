@@ -29,14 +29,13 @@ const REQUESTS: &str = "windlass_http_requests_total";
 const REQUEST: &str = "windlass_http_request_seconds";
 const REFUSED: &str = "windlass_http_refused_total";
 const CONNECTIONS: &str = "windlass_http_connections";
-const DELIVERIES: &str = "windlass_webhook_deliveries_total";
 
 const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
     Metric { name, kind, labels, help }
 }
 
 /// Every metric that the server adds to the library's.
-pub const METRICS: [Metric; 17] = [
+pub const METRICS: [Metric; 16] = [
     metric(DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
     metric(OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
     metric(PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
@@ -58,7 +57,6 @@ pub const METRICS: [Metric; 17] = [
     metric(REQUEST, Kind::Histogram, &["resource"], "From the head of a request to the head of its answer"),
     metric(REFUSED, Kind::Counter, &["reason"], "Requests and connections refused before the API saw them"),
     metric(CONNECTIONS, Kind::Gauge, &[], "Open connections"),
-    metric(DELIVERIES, Kind::Counter, &["outcome"], "Webhook deliveries attempted, by outcome"),
 ];
 
 /// Queues beyond this many are left out, those with the fewest jobs first: whoever enqueues chooses the names.
@@ -299,10 +297,6 @@ pub(super) fn refused(reason: &'static str) {
 
 pub(super) fn connections(change: f64) {
     gauge!(CONNECTIONS).increment(change);
-}
-
-pub(super) fn delivery(outcome: &'static str) {
-    counter!(DELIVERIES, "outcome" => outcome).increment(1);
 }
 
 #[cfg(test)]

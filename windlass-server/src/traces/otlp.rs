@@ -16,7 +16,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::outgoing;
+use windlass::worker::webhooks::outgoing;
 
 /// How long one delivery may take unless said otherwise, as the specification has it.
 const TIMEOUT: Duration = Duration::from_secs(10);

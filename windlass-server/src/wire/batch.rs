@@ -47,6 +47,9 @@ pub struct Inserted {
     pub existing: bool,
     /// For an existing job: whether type and payload are the same.
     pub matches: bool,
+    /// What the caller should know, though the job is stored: that nobody delivers its callback, for one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What became of a batch or workflow.
@@ -58,6 +61,9 @@ pub struct InsertedBatch {
     pub workflow_id: Option<WorkflowId>,
     /// One for each job, in order.
     pub jobs: Vec<Inserted>,
+    /// What the caller should know, though the jobs are stored: that nobody delivers their callbacks, for one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Checks the jobs of one call under a client's limits and policies.
@@ -88,7 +94,8 @@ fn refs(jobs: &[NewJob]) -> Vec<Option<String>> {
 
 impl From<InsertedJob> for Inserted {
     fn from(job: InsertedJob) -> Self {
-        Inserted { id: job.id, reference: None, state: job.state, existing: job.existing, matches: job.matches }
+        let InsertedJob { id, state, existing, matches } = job;
+        Inserted { id, reference: None, state, existing, matches, warnings: Vec::new() }
     }
 }
 
@@ -103,7 +110,7 @@ impl InsertedBatch {
     pub fn of(inserted: &StoredBatch, refs: Vec<Option<String>>) -> Self {
         let jobs = inserted.jobs.iter().zip(refs);
         let jobs = jobs.map(|(job, reference)| Inserted { reference, ..Inserted::from(*job) }).collect();
-        InsertedBatch { workflow_id: inserted.workflow, jobs }
+        InsertedBatch { workflow_id: inserted.workflow, jobs, warnings: Vec::new() }
     }
 
     /// What the store answered; refused when it is not for `count` jobs.

@@ -387,8 +387,11 @@ impl Submitted {
         for dependency in &self.depends_on {
             job = job.depends_on(refs.resolve(dependency)?, dependency.kind);
         }
+        let is_window = self.idempotency_until.unwrap_or_default() == Until::Window && self.debounce.is_none();
+        let by_policy = is_window && self.idempotency_window.is_none();
         if let Some(idempotency) = self.take_idempotency()? {
             job = job.with_idempotency(idempotency);
+            job = if by_policy { job.window_by_policy() } else { job };
         }
         let set = job;
         let set = set_some(set, self.retry.map(Retry::into_policy).transpose()?, windlass::NewJob::retry);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use windlass::job::{PolicyPatch, Timeouts};
+use windlass::job::{PolicyPatch, Timeouts, WINDOW_DEFAULT};
 use windlass::{JobType, QueueName, Result, RetryPolicy};
 
 use super::retry::Retry;
@@ -30,6 +30,9 @@ pub struct Policy {
     /// From submission to a terminal state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Limit>,
+    /// How long an idempotency key holds, from the first submission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_window: Option<Limit>,
 }
 
 /// What is in force, and where it comes from: the job itself comes first, then its type, its queue, the configured defaults,
@@ -56,6 +59,7 @@ impl Policy {
             execution: self.execution_timeout.map(|limit| limit.0),
             visibility: self.visibility_timeout.map(|span| span.0),
             lifetime: self.lifetime.map(|limit| limit.0),
+            window: self.idempotency_window.map(|limit| limit.0),
         })
     }
 
@@ -67,6 +71,7 @@ impl Policy {
             execution_timeout: Some(Limit(timeouts.execution)),
             visibility_timeout: Some(Span(timeouts.visibility)),
             lifetime: Some(Limit(timeouts.lifetime)),
+            idempotency_window: Some(Limit(Some(WINDOW_DEFAULT))),
         }
     }
 }
@@ -80,6 +85,7 @@ impl From<&PolicyPatch> for Policy {
             execution_timeout: patch.execution.map(Limit),
             visibility_timeout: patch.visibility.map(Span),
             lifetime: patch.lifetime.map(Limit),
+            idempotency_window: patch.window.map(Limit),
         }
     }
 }
@@ -116,7 +122,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_is_in_force() {
         let text = r#"{"defaults":{"max_attempts":5,"lifetime":"none"},
-            "queues":{"mail":{"retry":{"preset":"patient"}}},"types":{"report":{"execution_timeout":"2h"}}}"#;
+            "queues":{"mail":{"retry":{"preset":"patient"}}},"types":{"report":{"execution_timeout":"2h","idempotency_window":"none"}}}"#;
         let policies: Policies = serde_json::from_str(text).expect("policies");
         let checked = policies.check().expect("valid");
         let [report, mail] = ["report", "mail.send"].map(|name| JobType::new(name).expect("a name"));
@@ -126,6 +132,8 @@ mod tests {
         assert_eq!((retry.max_attempts, timeouts.lifetime), (20, None));
         let (retry, timeouts) = checked.resolve(&own, &report, &other);
         assert_eq!((retry.max_attempts, timeouts.execution), (5, Some(std::time::Duration::from_secs(7200))));
+        assert_eq!(checked.window(&own, &report, &other), None);
+        assert_eq!(checked.window(&own, &mail, &queue), Some(WINDOW_DEFAULT));
         let told = serde_json::to_string(&Policies::from(&checked)).expect("JSON");
         let again: Policies = serde_json::from_str(&told).expect("it reads its own");
         let again = again.check().expect("valid");

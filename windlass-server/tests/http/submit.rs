@@ -150,3 +150,20 @@ async fn a_workflow_has_a_graph() {
     let act = server.get("/v1/acts").await.ok()["items"][0].clone();
     assert_eq!((&act["by"], &act["reason"]), (&json!("ada"), &json!("sold out")));
 }
+
+/// S1.133: a callback that nobody will deliver is told of in the answer, until somebody does.
+#[tokio::test]
+async fn n7_an_enqueue_with_a_callback_warns_where_nobody_delivers() {
+    let server = Server::new();
+    let job = json!({ "type": "t", "callback_url": "https://example.com/done" });
+    let warned =
+        |answer: &serde_json::Value| answer["warnings"][0].as_str().is_some_and(|text| text.contains("webhook"));
+    assert!(warned(&server.post("/v1/jobs", job.clone()).await.ok()));
+    assert!(warned(&server.post("/v1/jobs/batch", json!({ "jobs": [job] })).await.ok()));
+    assert!(warned(&server.post("/v1/workflows", json!({ "name": "w", "jobs": [job] })).await.ok()));
+    let plain = server.post("/v1/jobs", json!({ "type": "t" })).await.ok();
+    assert_eq!(plain.get("warnings"), None, "nothing to tell");
+    let queues = json!([{ "queue": "windlass.webhooks", "slots": 4, "busy": 0 }]);
+    server.post("/v1/workers", json!({ "id": "deliverer", "host": "", "queues": queues })).await;
+    assert_eq!(server.post("/v1/jobs", job).await.ok().get("warnings"), None, "somebody delivers");
+}

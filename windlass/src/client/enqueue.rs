@@ -266,7 +266,7 @@ fn only(inserted: &Inserted) -> InsertedJob {
     *inserted.jobs.first().expect("a store answers for each job")
 }
 
-/// Jobs on their way into the store together: await it, or put it into a transaction.
+/// A batch of jobs, ready to be enqueued: await it, or put it into a transaction.
 #[derive(Debug)]
 #[must_use = "nothing is enqueued until this is awaited"]
 pub struct EnqueueAll<'a> {

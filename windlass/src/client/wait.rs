@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::Client;
 use crate::error::Result;
-use crate::job::{JobId, JobRecord, WorkflowId};
+use crate::job::{JobId, JobRecord, State, WorkflowId};
 use crate::store::{Cursor, JobEvent, PAGE_MAX, Wake};
 use crate::workflow::{WorkflowRecord, WorkflowState};
 
@@ -28,6 +29,17 @@ impl Client {
             }
             hint(&mut wakes, |wake| *wake == Wake::Ended(id)).await;
         }
+    }
+
+    /// Waits until a job has ended, and reads its result. One that ended otherwise is the inner error, with its failure and the
+    /// reason of its end.
+    pub async fn wait_result<T: DeserializeOwned>(&self, id: JobId) -> Result<Result<T, Box<JobRecord>>> {
+        let ended = self.wait(id).await?;
+        if ended.state != State::Completed {
+            return Ok(Err(Box::new(ended)));
+        }
+        let result = ended.result.unwrap_or_default();
+        Ok(Ok(result.decode()?))
     }
 
     /// Waits until every job of a workflow has ended.

@@ -139,19 +139,29 @@ impl std::str::FromStr for Priority {
 ///     const QUEUE: &'static str = "mail";
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "it does not implement `Job`",
+    note = "implement `windlass::Job` with its `TYPE`, and derive `serde::Serialize` and `serde::Deserialize`"
+)]
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// Which handler it is for.
     const TYPE: &'static str;
     /// The lane it goes to unless it is enqueued elsewhere.
     const QUEUE: &'static str = DEFAULT_QUEUE;
 
-    /// Sets what every job of this type has: priority, attempts, timeouts. The enqueuer may still change them.
+    /// Sets what every job of this type has: priority, attempts, timeouts. Callers can override them.
     fn options(new: NewJob) -> NewJob {
         new
     }
 }
 
 /// What can be enqueued: a typed [`Job`], or a [`NewJob`] of any type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be enqueued",
+    label = "neither a `Job` nor a `NewJob`",
+    note = "implement `windlass::Job` for it, or describe it with `NewJob::new(type, payload)`"
+)]
 pub trait IntoNewJob {
     /// Describes the job; fails when its payload cannot be written as JSON.
     fn into_new_job(self) -> Result<NewJob>;

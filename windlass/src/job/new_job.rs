@@ -31,6 +31,8 @@ pub struct NewJob {
     unique: Option<Unique>,
     debounce: Option<Debounce>,
     throttle: Option<Duration>,
+    /// Whether nobody named a window for its key.
+    window_by_policy: bool,
     options: JobOptions,
 }
 
@@ -47,6 +49,7 @@ impl NewJob {
             unique: None,
             debounce: None,
             throttle: None,
+            window_by_policy: false,
             options: JobOptions::default(),
         }
     }
@@ -120,10 +123,17 @@ impl NewJob {
         self
     }
 
-    /// The same key among jobs of this type, within 24 hours, is the same job.
+    /// The same key among jobs of this type is the same job, within 24 hours unless [`Policies`] say otherwise.
     #[must_use]
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
-        self.idempotency(key, Scope::Type, WINDOW_DEFAULT)
+        self.idempotency(key, Scope::Type, WINDOW_DEFAULT).window_by_policy()
+    }
+
+    /// Leaves the window of its idempotency key to [`Policies`], in place of the one that it was given.
+    #[must_use]
+    pub fn window_by_policy(mut self) -> Self {
+        self.window_by_policy = true;
+        self
     }
 
     /// An idempotency key with its scope and window; a window of `None` is for ever.
@@ -163,6 +173,7 @@ impl NewJob {
     #[must_use]
     pub fn with_idempotency(mut self, idempotency: Idempotency) -> Self {
         self.unique = None;
+        self.window_by_policy = false;
         self.options.idempotency = Some(idempotency);
         self
     }
@@ -277,7 +288,11 @@ impl NewJob {
             }
         }
         self.payload.check_size("payload", limits.payload_bytes())?;
-        let idempotency = self.resolve_idempotency()?;
+        let mut idempotency = self.resolve_idempotency()?;
+        let by_policy = self.window_by_policy && self.unique.is_none() && self.debounce.is_none();
+        if let Some(idempotency) = idempotency.as_mut().filter(|_| by_policy && self.throttle.is_none()) {
+            idempotency.window = policies.window(&self.patch, &job_type, &queue);
+        }
         let mut options = self.options;
         options.idempotency = idempotency;
         (options.retry, options.timeouts) = policies.resolve(&self.patch, &job_type, &queue);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::id::{JobType, QueueName};
-use super::options::Timeouts;
+use super::options::{Timeouts, WINDOW_DEFAULT};
 use super::retry::RetryPolicy;
 
 /// Settings that someone made; what is `None` is left to the next in line.
@@ -20,6 +20,8 @@ pub struct PolicyPatch {
     pub visibility: Option<Duration>,
     /// The lifetime; `Some(None)` for no limit.
     pub lifetime: Option<Option<Duration>>,
+    /// How long an idempotency key holds; `Some(None)` for ever.
+    pub window: Option<Option<Duration>>,
 }
 
 /// The settings of the system, of queues and of types.
@@ -67,10 +69,24 @@ impl Policies {
         self.types.iter()
     }
 
+    /// Whose settings are asked, the nearest first.
+    fn line<'a>(
+        &'a self,
+        own: &'a PolicyPatch,
+        job_type: &JobType,
+        queue: &QueueName,
+    ) -> impl Iterator<Item = &'a PolicyPatch> {
+        [Some(own), self.types.get(job_type), self.queues.get(queue), Some(&self.system)].into_iter().flatten()
+    }
+
+    /// How long the idempotency key of such a job holds; `None` for ever.
+    pub fn window(&self, own: &PolicyPatch, job_type: &JobType, queue: &QueueName) -> Option<Duration> {
+        self.line(own, job_type, queue).find_map(|patch| patch.window).unwrap_or(Some(WINDOW_DEFAULT))
+    }
+
     /// The policy and timeouts in force for a job with these settings of its own.
     pub fn resolve(&self, own: &PolicyPatch, job_type: &JobType, queue: &QueueName) -> (RetryPolicy, Timeouts) {
-        let line = [Some(own), self.types.get(job_type), self.queues.get(queue), Some(&self.system)];
-        let line = || line.iter().copied().flatten();
+        let line = || self.line(own, job_type, queue);
         let mut retry = line().find_map(|patch| patch.retry.clone()).unwrap_or_default();
         if let Some(attempts) = attempts_in_force(line()) {
             retry.max_attempts = attempts;
@@ -130,6 +146,20 @@ mod tests {
         let policies = Policies::default().system(attempts(9));
         let mail = JobType::new("mail").expect("name");
         assert_eq!(policies.resolve(&own, &mail, &QueueName::default()).0.max_attempts, 4);
+    }
+
+    #[test]
+    fn i1_the_window_of_a_key_is_the_nearest_that_was_named() {
+        let hour = Duration::from_secs(3600);
+        let [mail, other] = ["mail", "other"].map(|name| JobType::new(name).expect("name"));
+        let queue = QueueName::default();
+        let window = |window| PolicyPatch { window: Some(window), ..PolicyPatch::default() };
+        let policies = Policies::default().system(window(Some(hour))).job_type(mail.clone(), window(None));
+        let own = PolicyPatch::default();
+        assert_eq!(policies.window(&own, &mail, &queue), None, "for ever");
+        assert_eq!(policies.window(&own, &other, &queue), Some(hour));
+        assert_eq!(policies.window(&window(Some(2 * hour)), &mail, &queue), Some(2 * hour));
+        assert_eq!(Policies::default().window(&own, &mail, &queue), Some(WINDOW_DEFAULT));
     }
 
     #[test]

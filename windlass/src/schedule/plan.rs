@@ -36,6 +36,7 @@ pub enum LastJob {
 
 /// What a store does for a schedule, in one transaction: insert the jobs, then set `next_at`.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Plan {
     /// The firings, oldest slot first.
     pub fire: Vec<Fire>,
@@ -45,6 +46,7 @@ pub struct Plan {
 
 /// One firing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Fire {
     /// The nominal time that the job carries.
     pub slot: Timestamp,

@@ -14,9 +14,16 @@ use crate::workflow::Submission;
 
 /// A transaction that jobs can be written in.
 ///
-/// Implemented for `&rusqlite::Transaction` (feature `sqlite`), `&tokio_postgres::Transaction` (`postgres`) and
+/// Implemented for `&rusqlite::Transaction` and `&rusqlite::Connection` with an open transaction (feature `sqlite`),
+/// `&tokio_postgres::Transaction` (`postgres`) and
 /// `&mut sqlx::Transaction<Postgres>` (`sqlx-0_8`, `sqlx-0_9`); a store of another kind can add its own. What is passed
 /// in as an error is answered with it, so that everything can be checked before and told after.
+#[diagnostic::on_unimplemented(
+    message = "jobs cannot be written in `{Self}`",
+    label = "not a transaction that a store knows",
+    note = "these are: `&rusqlite::Transaction` (feature `sqlite`), `&tokio_postgres::Transaction` (feature `postgres`), \
+            `&mut sqlx::Transaction<Postgres>` (features `sqlx-0_8` and `sqlx-0_9`)"
+)]
 pub trait InTx<'t>: Sized {
     /// What a call gives: a `Result` where the driver answers at once, a future of one where it is awaited.
     type Answer<T: Send + 't>;

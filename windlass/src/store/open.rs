@@ -46,6 +46,16 @@ fn without_feature(feature: &str) -> Error {
     Error::invalid("store", problem)
 }
 
+/// What a migration does where live workers use the tables as they are: these are of an older program.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UnderWorkers {
+    /// Nothing: it is refused.
+    Refuse,
+    /// It migrates all the same.
+    Migrate,
+}
+
 /// A SQLite file, as a URL names it.
 ///
 /// `sqlite:jobs.db`, `sqlite://jobs.db` and `sqlite:///srv/jobs.db` name files. `?mode=rwc` makes a file that is not there,

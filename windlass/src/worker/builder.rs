@@ -125,6 +125,32 @@ impl<S: Send + Sync + 'static> Worker<S> {
         self
     }
 
+    /// Runs jobs of type `J` with a plain function on a thread for blocking work: for what keeps a processor busy, or waits
+    /// without an executor.
+    ///
+    /// Such a thread cannot be stopped. After a timeout, a lost lease or a shutdown the function runs on to its end and what it
+    /// returns is dropped; have it look at [`Context::token`] between two steps.
+    pub fn handle_blocking<J, R, F>(self, handler: F) -> Self
+    where
+        J: Job,
+        R: Serialize + Send + 'static,
+        F: Fn(J, Context<S>) -> Result<R, Failure> + Send + Sync + 'static,
+    {
+        let handler = Arc::new(handler);
+        self.handle(move |job: J, cx: Context<S>| {
+            let handler = Arc::clone(&handler);
+            async move {
+                match tokio::task::spawn_blocking(move || handler(job, cx)).await {
+                    Ok(ended) => ended,
+                    Err(error) => match error.try_into_panic() {
+                        Ok(panic) => std::panic::resume_unwind(panic),
+                        Err(_) => Err(Failure::temporary("the runtime was shut down")),
+                    },
+                }
+            }
+        })
+    }
+
     /// Runs jobs of this type with an async function of their payload as it is.
     pub fn handle_raw<R, F, Fut>(mut self, job_type: &str, handler: F) -> Self
     where
@@ -169,6 +195,13 @@ impl<S: Send + Sync + 'static> Worker<S> {
 }
 
 impl<S> Worker<S> {
+    /// Notes what is wrong with it, to be told when it is started.
+    #[cfg(feature = "webhooks")]
+    pub(super) fn with_problem(mut self, field: &'static str, problem: String) -> Self {
+        self.plan.note(field, problem);
+        self
+    }
+
     /// Serves a queue, with so many handlers at once.
     pub fn queue(mut self, queue: &str, slots: usize) -> Self {
         self.plan.queues.push((queue.to_owned(), slots, 1));

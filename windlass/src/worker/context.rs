@@ -272,7 +272,8 @@ impl Attempt {
         Ok(self.env.client.store().find(&ids).await?.into_iter().flatten().collect())
     }
 
-    /// The results of the jobs that this one depends on; those without a result are left out.
+    /// The results of the jobs that this one depends on; those without a result are left out, so places shift where a handler
+    /// returns `()`. [`dependencies`](Self::dependencies) has each job beside its result.
     pub async fn results<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
         let jobs = self.dependencies().await?;
         jobs.iter().filter_map(|job| job.result.as_ref()).map(Payload::decode).collect()

@@ -52,6 +52,7 @@ impl Drained {
 /// Where a drain can be made to stop as if the process had died there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum CrashPoint {
     /// A job was claimed; its handler has not started.
     Claimed = 1,

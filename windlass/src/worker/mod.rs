@@ -28,6 +28,8 @@ mod shutdown;
 mod signals;
 mod upkeep;
 mod waiting;
+#[cfg(feature = "webhooks")]
+pub mod webhooks;
 
 pub use attempt::Attempt;
 pub use builder::{SLOTS_MAX, Worker};

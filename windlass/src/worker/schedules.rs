@@ -14,6 +14,7 @@ use crate::store::{PAGE_MAX, ScheduleEdit};
 /// A worker cannot tell a schedule that was deleted from one that another program registers. So it only warns unless
 /// told otherwise; choose `Pause` or `Delete` where all programs on the store register the same schedules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum LeftSchedules {
     /// It stays and goes on firing; the worker warns.
     #[default]

@@ -31,6 +31,7 @@ pub struct Parent {
 
 /// How a new job joins the graph.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Admission {
     /// The most urgent priority of its dependencies, unless it keeps to its own.
     pub inherited_priority: Option<Priority>,

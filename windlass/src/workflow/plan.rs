@@ -187,6 +187,7 @@ enum Planned<'s> {
 
 /// A job that is to be stored.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct NewRecord<'s> {
     /// Its number and its id.
     pub identity: Identity,

@@ -19,3 +19,5 @@ mod schedules;
 mod shutdown;
 #[cfg(unix)]
 mod signals;
+#[cfg(feature = "webhooks")]
+mod webhooks;

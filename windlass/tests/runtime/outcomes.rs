@@ -255,3 +255,21 @@ async fn t1_a_deaf_handler_is_dropped_five_seconds_after_its_timeout() {
     assert_eq!(drops.load(Ordering::SeqCst), 1);
     running.stop().await;
 }
+
+/// A function that blocks has a thread of its own, so the only thread of the runtime goes on; its panics are told like others.
+#[tokio::test]
+async fn f2_a_blocking_handler_keeps_nobody_waiting_and_may_panic() {
+    let setup = crate::support::memory().await;
+    let handler = |job: Number, _: Context| -> Result<u64, Failure> {
+        assert_ne!(job.0, 0, "broken");
+        std::thread::sleep(Duration::from_millis(50));
+        Ok(job.0 * 2)
+    };
+    let running = setup.worker(2).handle_blocking(handler).start().await.expect("start");
+    let good = setup.number(4).await;
+    assert_eq!(setup.client.wait_result::<u64>(good).await.expect("a job").expect("completed"), 8);
+    let bad = setup.client.enqueue(Number(0)).max_attempts(1).await.expect("enqueue").id;
+    let ended = setup.client.wait_result::<u64>(bad).await.expect("a job").expect_err("it panicked");
+    assert_eq!(ended.failure.expect("a failure").code.as_deref(), Some("panic"));
+    running.stop().await;
+}

@@ -73,6 +73,26 @@ async fn x1_a_transaction_on_another_file_or_for_another_store_is_refused() {
     });
 }
 
+/// The way in for other drivers on the same handle: they begin and commit, and only lend their connection.
+#[tokio::test]
+async fn x1_a_connection_with_an_open_transaction_will_do() {
+    let (driver, client, _folder) = setup().await;
+    let refused = {
+        let database = driver.0.lock().expect("no panic");
+        client.enqueue(windlass_step()).in_tx(&*database).expect_err("no transaction is open")
+    };
+    assert!(refused.to_string().contains("none is open"), "{refused}");
+    for (end, kept) in [("rollback", 0), ("commit", 1)] {
+        {
+            let database = driver.0.lock().expect("no panic");
+            database.execute_batch("begin immediate").expect("begin");
+            client.enqueue(windlass_step()).in_tx(&*database).expect("enqueued");
+            database.execute_batch(end).expect(end);
+        }
+        assert_eq!(client.totals().await.expect("totals").accepted, kept, "after {end}");
+    }
+}
+
 #[tokio::test]
 async fn u3_a_replacement_commits_or_vanishes_with_the_transaction() {
     let (driver, client, _folder) = setup().await;

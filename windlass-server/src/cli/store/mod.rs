@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use windlass::State;
 use windlass::store::postgres::SCHEMA_DEFAULT;
-use windlass::store::{Act, Cursor, Filter, PostgresStore, redacted, sqlite};
+use windlass::store::{Act, Cursor, Filter, PostgresOptions, PostgresStore, SqliteOptions, redacted, sqlite};
 
 pub(crate) use self::status::{file_sizes, schema_version, size};
 use super::bulk::{self, HowArgs};
@@ -42,7 +42,11 @@ enum Command {
 No other command changes tables that are there. Workers that are older than the tables refuse the store.
 Example:
   windlass store migrate --store sqlite:jobs.db")]
-    Migrate,
+    Migrate {
+        /// Migrate even while workers of an older program use the store
+        #[arg(long)]
+        force: bool,
+    },
     /// Say what the store is, how large, and what is in it
     #[command(after_help = "Example:\n  windlass store status --store sqlite:jobs.db")]
     Status,
@@ -113,7 +117,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
             let next = async |limit: usize, after: Option<Cursor>| session.client.acts(limit, after.as_ref()).await;
             session.out.pages(&page, "no operator has done anything yet", next).await
         }
-        Command::Migrate => migrate(reach).await,
+        Command::Migrate { force } => migrate(reach, force).await,
         Command::Status => status::run(&reach.open(output).await?).await,
         Command::Sql { kind, schema } => {
             let sql = match kind {
@@ -139,12 +143,20 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     }
 }
 
-async fn migrate(reach: &Reach) -> anyhow::Result<()> {
+async fn migrate(reach: &Reach, force: bool) -> anyhow::Result<()> {
     let url = reach.store_url("migrating")?;
     // Opening by the library's own way brings the tables up to date.
-    windlass::store::open(&url)
-        .await
-        .map_err(|error| anyhow::Error::new(error).context(format!("cannot migrate {}", redacted(&url))))?;
+    let opened = match (force, url.split(':').next()) {
+        (true, Some("sqlite")) => {
+            let path = windlass::store::SqliteUrl::parse(&url)?.path;
+            SqliteOptions::new(path).migrate_under_workers().open().map(drop)
+        }
+        (true, Some("postgres" | "postgresql")) => {
+            PostgresStore::with(PostgresOptions::new(&url)?.migrate_under_workers()).await.map(drop)
+        }
+        _ => windlass::store::open(&url).await.map(drop),
+    };
+    opened.map_err(|error| anyhow::Error::new(error).context(format!("cannot migrate {}", redacted(&url))))?;
     say(format!("the tables of {} are up to date (version {})", redacted(&url), version(&url)));
     Ok(())
 }

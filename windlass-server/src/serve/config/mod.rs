@@ -17,6 +17,7 @@ use super::bound::Bounds;
 use super::guard::{Host, SessionSecret, Token, Tokens, is_guessed};
 use super::logs::{Format, Level};
 use super::tls;
+pub use super::webhook::Webhooks;
 use super::webhook::{Allowed, Secret};
 use crate::api::About;
 use crate::api::roles::Role;
@@ -144,21 +145,6 @@ impl Limits {
     pub fn body_bytes(&self) -> usize {
         self.payload_bytes.div_ceil(3) * 4 + (64 << 10)
     }
-}
-
-/// How webhooks are delivered.
-#[derive(Clone, Debug)]
-pub struct Webhooks {
-    /// What they are signed with, newest first; none for no deliveries.
-    pub secrets: Vec<Secret>,
-    /// Private targets that are allowed all the same.
-    pub allowed: Allowed,
-    /// Whether plain `http` is allowed.
-    pub allow_http: bool,
-    /// How long one delivery may take.
-    pub timeout: Duration,
-    /// How many are under way at once.
-    pub concurrency: usize,
 }
 
 impl Settings {
@@ -367,7 +353,7 @@ fn webhooks(given: Vec<Secret>, file: file::Webhooks) -> anyhow::Result<Webhooks
     let mut secrets = given;
     if secrets.is_empty() {
         for text in &file.secrets {
-            secrets.push(Secret::parse(text).map_err(anyhow::Error::msg).context("webhooks.secrets")?);
+            secrets.push(Secret::parse(text).context("webhooks.secrets")?);
         }
     }
     let timeout = file.timeout.map_or(Duration::from_secs(15), |time| time.0);
@@ -381,7 +367,7 @@ fn webhooks(given: Vec<Secret>, file: file::Webhooks) -> anyhow::Result<Webhooks
     }
     Ok(Webhooks {
         secrets,
-        allowed: Allowed::parse(&file.allow).map_err(anyhow::Error::msg).context("webhooks.allow")?,
+        allowed: Allowed::parse(&file.allow).context("webhooks.allow")?,
         allow_http: file.allow_http.unwrap_or(false),
         timeout,
         concurrency,

@@ -19,6 +19,7 @@ chapter! {
     n7_a_webhook_job_is_stored_for_dependents_that_die,
     n7_a_webhook_job_is_stored_for_a_job_that_dies_at_submission,
     n7_a_webhook_job_keeps_its_job_from_being_pruned,
+    n7_an_undelivered_webhook_keeps_its_job_for_seven_days_at_most,
     n7_a_requeued_job_tells_again,
     n7_a_failed_job_that_is_dead_lettered_has_told_already,
     n7_an_edited_url_counts,
@@ -153,6 +154,20 @@ async fn n7_a_webhook_job_keeps_its_job_from_being_pruned(bench: Bench) {
     bench.end(hook, State::Completed).await;
     assert_eq!(bench.upkeep().await.pruned, 1, "the URL has been told");
     assert_eq!(bench.find(id).await, None);
+}
+
+async fn n7_an_undelivered_webhook_keeps_its_job_for_seven_days_at_most(bench: Bench) {
+    let id = bench.enqueue(job().callback_url(URL)).await;
+    bench.end(id, State::Completed).await;
+    let hook = webhook(&bench, id).await;
+    assert_eq!(bench.pass(7 * DAY - Duration::from_secs(1)).await.pruned, 0, "it may still be delivered");
+    let last = bench.pass(Duration::from_secs(1)).await;
+    assert_eq!(last.lifetimes, 1);
+    assert_eq!(bench.state(hook.id).await, State::DeadLetter, "nobody delivered it");
+    let later = bench.pass(Duration::from_secs(60)).await;
+    assert_eq!(last.pruned + later.pruned, 1, "nothing needs its job any more");
+    assert_eq!(bench.store.find(&[id]).await.expect("find"), [None]);
+    bench.assert_sound().await;
 }
 
 async fn n7_a_requeued_job_tells_again(bench: Bench) {

@@ -11,6 +11,7 @@ use super::hosts::Hosts;
 use super::tls::{self, Tls, Verify};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::store::open::UnderWorkers;
 
 /// The schema of a store that names none.
 pub const SCHEMA_DEFAULT: &str = "windlass";
@@ -48,6 +49,7 @@ pub struct PostgresOptions {
     pub(super) wait: Duration,
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) migrate: bool,
+    pub(super) under_workers: UnderWorkers,
     pub(super) listen: bool,
     /// Whether a transaction pooler is between; `None` to look.
     pub(super) pooled: Option<bool>,
@@ -94,6 +96,7 @@ impl PostgresOptions {
             wait: Duration::from_secs(30),
             clock: None,
             migrate: true,
+            under_workers: UnderWorkers::Refuse,
             listen: own.listen()?,
             pooled: own.pooled()?,
         };
@@ -136,6 +139,14 @@ impl PostgresOptions {
     #[must_use]
     pub fn without_migrations(mut self) -> Self {
         self.migrate = false;
+        self
+    }
+
+    /// Migrates on opening even while workers live that use the schema as it is. They are of an older program, whose statements
+    /// may fail from then on; without this, opening is refused.
+    #[must_use]
+    pub fn migrate_under_workers(mut self) -> Self {
+        self.under_workers = UnderWorkers::Migrate;
         self
     }
 

@@ -1,8 +1,11 @@
 //! The schema: numbered steps that only go forward, under a lock, refused by programs that are older than the schema.
 
 use super::fault::Fault;
+use super::job_rows;
 use super::link::{Link, text};
 use crate::error::Error;
+use crate::store::open::UnderWorkers;
+use crate::store::request::WORKER_LIVE;
 
 /// The steps, by number from 1. A step that was released is never edited.
 const STEPS: [&str; 1] = [concat!(
@@ -37,17 +40,23 @@ pub(super) fn sql(schema: &str, from: usize) -> String {
 }
 
 /// Brings the schema up to date, or finds that it is.
-pub(super) async fn migrate(link: &mut Link<'_>, schema: &str, lock: i64) -> Result<(), Fault> {
-    migrate_by(&STEPS, link, schema, lock).await
+pub(super) async fn migrate(link: &mut Link<'_>, schema: &str, lock: i64, under: UnderWorkers) -> Result<(), Fault> {
+    migrate_by(&STEPS, link, schema, lock, under).await
 }
 
 /// The same with these steps, which is for tests to choose.
-async fn migrate_by(steps: &[&str], link: &mut Link<'_>, schema: &str, lock: i64) -> Result<(), Fault> {
+async fn migrate_by(
+    steps: &[&str],
+    link: &mut Link<'_>,
+    schema: &str,
+    lock: i64,
+    under: UnderWorkers,
+) -> Result<(), Fault> {
     if newest_step(link, schema, steps.len()).await? == Some(steps.len()) {
         return Ok(());
     }
     link.begin().await?;
-    let answer = apply(steps, link, schema, lock).await;
+    let answer = apply(steps, link, schema, lock, under).await;
     match answer {
         Ok(()) => link.commit().await,
         Err(fault) => {
@@ -65,7 +74,7 @@ pub(super) async fn check(link: &Link<'_>, schema: &str) -> Result<(), Fault> {
     }
 }
 
-async fn apply(steps: &[&str], link: &Link<'_>, schema: &str, lock: i64) -> Result<(), Fault> {
+async fn apply(steps: &[&str], link: &Link<'_>, schema: &str, lock: i64, under: UnderWorkers) -> Result<(), Fault> {
     link.query(include_str!("sql/lock_migrations.sql"), &[&lock]).await?;
     let there = newest_step(link, schema, steps.len()).await?;
     if there.is_none() {
@@ -74,6 +83,13 @@ async fn apply(steps: &[&str], link: &Link<'_>, schema: &str, lock: i64) -> Resu
             link.batch(&format!("create schema {schema}")).await?;
         }
         link.batch(&text(include_str!("sql/create_version.sql"), schema)).await?;
+    }
+    if let Some(at) = there.filter(|at| *at < steps.len() && under == UnderWorkers::Refuse) {
+        let parameters: [super::link::Parameter<'_>; 3] = [&None::<i64>, &job_rows::micros(WORKER_LIVE), &i64::MAX];
+        let live = link.query(include_str!("sql/list_workers.sql"), &parameters).await?.len();
+        if live > 0 {
+            return Err(used(schema, at, steps.len(), live));
+        }
     }
     for (number, step) in (1..).zip(steps).skip(there.unwrap_or_default()) {
         link.batch(&text(step, schema)).await?;
@@ -93,6 +109,14 @@ async fn newest_step(link: &Link<'_>, schema: &str, known: usize) -> Result<Opti
         Ok(newest) if newest > known => Err(unfit(schema, newest, known)),
         newest => Ok(Some(newest.unwrap_or_default())),
     }
+}
+
+fn used(schema: &str, there: usize, known: usize, live: usize) -> Fault {
+    let problem = format!(
+        "schema {schema} is at step {there} of {known}, and {live} live workers of an older program use it: stop them first, or \
+         let `windlass store migrate --force` migrate it under them"
+    );
+    Fault::Refused(Error::store("open the store", problem))
 }
 
 fn unfit(schema: &str, there: usize, known: usize) -> Fault {
@@ -127,10 +151,17 @@ mod tests {
         let job = store.insert(batch).await.expect("a job of the older program").jobs[0].id;
 
         let steps = [STEPS[0], LATER];
-        for attempt in ["step 2", "nothing is left to do"] {
-            let mut link = store.inner.link(Caller::Worker).await.expect("a connection");
-            migrate_by(&steps, &mut link, &schema, 1).await.expect(attempt);
+        let mut link = store.inner.link(Caller::Worker).await.expect("a connection");
+        let alive = "insert into windlass.worker (id, started_at, seen_at, report)
+            values ('old', 0, (extract(epoch from clock_timestamp()) * 1000000)::bigint, '{}')";
+        link.batch(&text(alive, &schema)).await.expect("a worker of the older program");
+        let refused = migrate_by(&steps, &mut link, &schema, 1, UnderWorkers::Refuse).await.expect_err("it lives");
+        let refused = refused.into_error("open the store").to_string();
+        assert!(refused.contains("step 1 of 2, and 1 live workers"), "{refused}");
+        for (attempt, under) in [("step 2", UnderWorkers::Migrate), ("nothing is left to do", UnderWorkers::Refuse)] {
+            migrate_by(&steps, &mut link, &schema, 1, under).await.expect(attempt);
         }
+        drop(link);
         let link = store.inner.link(Caller::Worker).await.expect("a connection");
         let rows = link.query("select count(*) as marked from windlass.job where mark = 'kept'", &[]).await;
         assert_eq!(rows.expect("the new column")[0].get::<_, i64>("marked"), 1);

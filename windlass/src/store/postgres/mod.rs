@@ -157,7 +157,7 @@ impl PostgresStore {
             let mut link = inner.any_link(Caller::Worker, link::MIGRATION_MAX).await?;
             match options.migrate {
                 // Migrations have a lock of their own.
-                true => migrate::migrate(&mut link, &inner.schema, !slow_path_lock).await?,
+                true => migrate::migrate(&mut link, &inner.schema, !slow_path_lock, options.under_workers).await?,
                 false => migrate::check(&link, &inner.schema).await?,
             }
             let _ = inner.ids.set(IdKey::read(&link).await?);

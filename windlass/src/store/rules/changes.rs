@@ -13,6 +13,7 @@ use crate::workflow::NewKey;
 
 /// Everything that a store writes after a rule, in one transaction.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Changes {
     /// New jobs by number. Each has one event [`JobEventKind::Enqueued`] in `events`.
     pub new: Vec<Entry>,
@@ -105,6 +106,7 @@ pub struct Change {
 
 /// A dependency that has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct EdgeChange {
     /// Which.
     pub edge: Edge,
@@ -116,6 +118,7 @@ pub struct EdgeChange {
 
 /// An attempt that ended, with the token it was held under.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct ClosedAttempt {
     /// Whose it was.
     pub job: JobId,

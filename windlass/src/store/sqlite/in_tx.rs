@@ -88,7 +88,10 @@ fn run<T>(conn: &Connection, clock: &dyn Clock, write: impl FnOnce(&mut Transact
     Ok(answer)
 }
 
-impl<'t> InTx<'t> for &'t rusqlite::Transaction<'_> {
+/// For a connection whose transaction was begun by other means: of another driver on the same handle, or with `begin`.
+///
+/// Without an open transaction it is refused.
+impl<'t> InTx<'t> for &'t Connection {
     type Answer<T: Send + 't> = Result<T>;
 
     fn enqueue<T: Send + 't>(
@@ -109,6 +112,28 @@ impl<'t> InTx<'t> for &'t rusqlite::Transaction<'_> {
     ) -> Result<T> {
         let clock = clock_for(&store, self);
         then(clock.and_then(|clock| settle(self, clock, &settlement?)))
+    }
+}
+
+impl<'t> InTx<'t> for &'t rusqlite::Transaction<'_> {
+    type Answer<T: Send + 't> = Result<T>;
+
+    fn enqueue<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        submission: Result<Submission>,
+        then: impl FnOnce(Result<Inserted>) -> Result<T> + Send + 't,
+    ) -> Result<T> {
+        InTx::enqueue(&**self, store, submission, then)
+    }
+
+    fn settle<T: Send + 't>(
+        self,
+        store: Arc<dyn Store>,
+        settlement: Result<Settlement>,
+        then: impl FnOnce(Result<Settled>) -> Result<T> + Send + 't,
+    ) -> Result<T> {
+        InTx::settle(&**self, store, settlement, then)
     }
 }
 

@@ -4,7 +4,10 @@ use rusqlite::Connection;
 
 use super::fault::{Answer, Fault};
 use super::ids::KEY_BYTES;
+use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
+use crate::store::open::UnderWorkers;
+use crate::store::request::WORKER_LIVE;
 
 /// Each step once, in order; the place in the list is its number, from 1. Never edited once released.
 const STEPS: [&str; 1] = [concat!(
@@ -46,27 +49,27 @@ pub(super) fn check(conn: &Connection) -> Answer<()> {
 }
 
 /// Applies what is missing, inside the caller's transaction or in one of its own.
-pub(super) fn migrate(conn: &Connection) -> Answer<()> {
-    migrate_by(&STEPS, conn)
+pub(super) fn migrate(conn: &Connection, under: UnderWorkers) -> Answer<()> {
+    migrate_by(&STEPS, conn, under)
 }
 
 /// The same with these steps, which is for tests to choose.
-fn migrate_by(steps: &[&str], conn: &Connection) -> Answer<()> {
+fn migrate_by(steps: &[&str], conn: &Connection, under: UnderWorkers) -> Answer<()> {
     // Looked at before anything is locked: an open of a file that is up to date, even one that cannot be written to,
     // takes no lock.
     if usize::try_from(version(conn)?) == Ok(steps.len()) {
         return Ok(());
     }
     if !conn.is_autocommit() {
-        return apply(steps, conn);
+        return apply(steps, conn, under);
     }
     conn.execute_batch("begin immediate")?;
-    let applied = apply(steps, conn);
+    let applied = apply(steps, conn, under);
     conn.execute_batch(if applied.is_ok() { "commit" } else { "rollback" })?;
     applied
 }
 
-fn apply(steps: &[&str], conn: &Connection) -> Answer<()> {
+fn apply(steps: &[&str], conn: &Connection, under: UnderWorkers) -> Answer<()> {
     // Once more, now that no other process can migrate.
     let version = version(conn)?;
     let (there, known) = (usize::try_from(version).unwrap_or_default(), steps.len());
@@ -76,6 +79,9 @@ fn apply(steps: &[&str], conn: &Connection) -> Answer<()> {
     }
     if there == 0 {
         conn.execute_batch(include_str!("sql/create_version.sql"))?;
+    }
+    if there > 0 && there < known && under == UnderWorkers::Refuse {
+        refuse_under_workers(conn, there, known)?;
     }
     for (number, step) in (1..).zip(steps).skip(there) {
         conn.execute_batch(step)?;
@@ -87,6 +93,21 @@ fn apply(steps: &[&str], conn: &Connection) -> Answer<()> {
     }
     conn.execute(include_str!("sql/create_store.sql"), [key])?;
     Ok(())
+}
+
+/// Refuses to change tables that workers of an older program use.
+fn refuse_under_workers(conn: &Connection, there: usize, known: usize) -> Answer<()> {
+    let since = SystemClock::default().now().minus(WORKER_LIVE).as_micros();
+    let mut statement = conn.prepare(include_str!("sql/list_workers.sql"))?;
+    let live = statement.query_map([since], |_| Ok(()))?.count();
+    if live == 0 {
+        return Ok(());
+    }
+    let problem = format!(
+        "its tables have version {there} of {known}, and {live} live workers of an older program use them: stop them first, or \
+         let `windlass store migrate --force` migrate them under these"
+    );
+    Err(Fault::Refused(Error::store("open the SQLite store", problem)))
 }
 
 /// The version of the tables in a file; 0 where there are none.
@@ -118,8 +139,15 @@ mod tests {
 
         let later = "alter table windlass_job add column mark text; update windlass_job set mark = 'kept';";
         let conn = Connection::open(&path).expect("open");
-        migrate_by(&[STEPS[0], later], &conn).expect("step 2");
-        migrate_by(&[STEPS[0], later], &conn).expect("nothing is left to do");
+        let now = SystemClock::default().now().as_micros();
+        let alive = "insert into windlass_worker (id, report, started_at, seen_at) values ('old', '{}', 0, ?1)";
+        conn.execute(alive, [now]).expect("a worker of the older program");
+        let steps = [STEPS[0], later];
+        let refused = migrate_by(&steps, &conn, UnderWorkers::Refuse).expect_err("it lives");
+        let refused = refused.into_error("open", true).to_string();
+        assert!(refused.contains("version 1 of 2, and 1 live workers"), "{refused}");
+        migrate_by(&steps, &conn, UnderWorkers::Migrate).expect("step 2");
+        migrate_by(&steps, &conn, UnderWorkers::Refuse).expect("nothing is left to do");
         let marked = conn.query_row("select count(*) from windlass_job where mark = 'kept'", [], |row| row.get(0));
         assert_eq!(marked, Ok(1));
         let refused = SqliteStore::open(&path).expect_err("the older program").to_string();

@@ -69,6 +69,7 @@ use self::writer::{Request, Sent, Writer};
 use super::answer::Wake;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
+use crate::store::open::UnderWorkers;
 
 /// How many hints a slow listener may fall behind; it is then told so, and looks for itself.
 const WAKES_KEPT: usize = 1024;
@@ -101,7 +102,13 @@ impl SqliteOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         SqliteOptions {
             clock: Arc::new(SystemClock::default()),
-            opener: Opener { path: path.into(), full_sync: true, pages_max: None, existing: false },
+            opener: Opener {
+                path: path.into(),
+                full_sync: true,
+                pages_max: None,
+                existing: false,
+                under_workers: UnderWorkers::Refuse,
+            },
             timeout: SUBMISSION_TIMEOUT,
         }
     }
@@ -112,6 +119,14 @@ impl SqliteOptions {
     #[must_use]
     pub fn existing(mut self) -> Self {
         self.opener.existing = true;
+        self
+    }
+
+    /// Migrates on opening even while workers live that use the tables as they are. They are of an older program, whose
+    /// statements may fail from then on; without this, opening is refused.
+    #[must_use]
+    pub fn migrate_under_workers(mut self) -> Self {
+        self.opener.under_workers = UnderWorkers::Migrate;
         self
     }
 
@@ -160,7 +175,7 @@ impl SqliteOptions {
             opener.make();
         }
         let conn = opener.writer()?;
-        self::open::migrated(&conn)?;
+        self::open::migrated(&conn, opener.under_workers)?;
         let (calls, received) = mpsc::channel();
         let (checkpoints, asked) = mpsc::sync_channel(1);
         let (wakes, _) = broadcast::channel(WAKES_KEPT);
@@ -277,7 +292,8 @@ impl SqliteStore {
 ///
 /// Inside the transaction that is open on `conn`, if there is one.
 pub fn migrate(conn: &Connection) -> Result<()> {
-    migrate::migrate(conn).map_err(|fault| fault.into_error("migrate the tables of Windlass", true))
+    migrate::migrate(conn, UnderWorkers::Refuse)
+        .map_err(|fault| fault.into_error("migrate the tables of Windlass", true))
 }
 
 fn backup(opener: &Opener, to: &Path) -> Answer<()> {

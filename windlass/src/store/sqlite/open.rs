@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{Answer, is_busy};
 use super::place;
+use crate::store::open::UnderWorkers;
 
 /// How many statements a connection keeps prepared; more than there are.
 const STATEMENTS_KEPT: usize = 192;
@@ -27,6 +28,7 @@ pub(super) struct Opener {
     pub(super) pages_max: Option<u32>,
     /// Whether a file that does not exist is an error.
     pub(super) existing: bool,
+    pub(super) under_workers: UnderWorkers,
 }
 
 impl Opener {
@@ -100,9 +102,9 @@ fn retried<T>(mut run: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<
 }
 
 /// Brings the tables up to date, waiting while another process does.
-pub(super) fn migrated(conn: &Connection) -> Answer<()> {
+pub(super) fn migrated(conn: &Connection, under: UnderWorkers) -> Answer<()> {
     conn.busy_timeout(READER_BUSY)?;
-    super::migrate::migrate(conn)?;
+    super::migrate::migrate(conn, under)?;
     // From here on the writer waits by itself, so that it can give up in time.
     Ok(conn.busy_timeout(Duration::ZERO)?)
 }

@@ -7,6 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::error::{Error, Result};
+
 const PREFIX: &str = "whsec_";
 
 /// A secret shared with the receivers of webhooks: `whsec_` and base64 of 24 to 64 bytes.
@@ -15,18 +17,24 @@ pub struct Secret(Vec<u8>);
 
 impl Secret {
     /// Reads a secret. What it says about a bad one holds nothing of it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let encoded = text.trim().strip_prefix(PREFIX).ok_or("a secret begins with whsec_")?;
-        let bytes = STANDARD.decode(encoded).map_err(|_| "after whsec_ comes base64")?;
-        if !(24..=64).contains(&bytes.len()) {
-            return Err("a secret has 24 to 64 bytes".to_owned());
-        }
-        Ok(Secret(bytes))
+    pub fn parse(text: &str) -> Result<Self> {
+        let refused = |problem: &str| Error::invalid("webhook secret", problem);
+        let encoded = text.trim().strip_prefix(PREFIX).ok_or_else(|| refused("begins with whsec_"))?;
+        let bytes = STANDARD.decode(encoded).map_err(|_| refused("after whsec_ comes base64"))?;
+        Secret::from_bytes(&bytes)
     }
 
-    /// A new one, and how it is written.
-    pub fn create() -> anyhow::Result<String> {
-        Ok(format!("{PREFIX}{}", STANDARD.encode(crate::serve::guard::random::<32>()?)))
+    /// A secret of these 24 to 64 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        match (24..=64).contains(&bytes.len()) {
+            true => Ok(Secret(bytes.to_vec())),
+            false => Err(Error::invalid("webhook secret", "has 24 to 64 bytes")),
+        }
+    }
+
+    /// How it is written; whoever reads this can sign.
+    pub fn reveal(&self) -> String {
+        format!("{PREFIX}{}", STANDARD.encode(&self.0))
     }
 
     fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
@@ -44,7 +52,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The value of `webhook-signature`: one signature for each secret, so that receivers can change over at their leisure.
-pub(crate) fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
+pub fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
     let signatures: Vec<_> = secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect();
     signatures.join(" ")
 }
@@ -71,7 +79,8 @@ mod tests {
 
     #[test]
     fn only_secrets_of_the_right_form_are_taken() {
-        assert!(Secret::parse(&Secret::create().expect("randomness")).is_ok());
+        let secret = Secret::from_bytes(&[7; 32]).expect("a secret");
+        assert_eq!(Secret::parse(&secret.reveal()).expect("as it is written"), secret);
         let of = |bytes: usize| format!("{PREFIX}{}", STANDARD.encode(vec![7; bytes]));
         for (text, good) in [(of(23), false), (of(24), true), (of(64), true), (of(65), false)] {
             assert_eq!(Secret::parse(&text).is_ok(), good, "{text}");

@@ -2,8 +2,10 @@
 //!
 //! They are jobs like any other, stored by the transaction that ended the job they tell of. Here is their handler:
 //! look the job up, check the target (`target.rs`, `address.rs`), sign (`sign.rs`), POST, and let the answer decide.
+//! [`Worker::webhooks`] lets a worker deliver them; `windlass run` does with `webhooks.secrets` in its configuration.
 
 mod address;
+pub mod outgoing;
 mod sign;
 mod target;
 
@@ -11,31 +13,108 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use windlass::workflow::Webhook;
-use windlass::{Client, Context, Failure, Job, JobRecord, Payload, Timestamp, Worker};
 
 pub use self::address::Allowed;
-pub use self::sign::Secret;
-pub(crate) use self::sign::signatures;
+pub use self::sign::{Secret, signatures};
 pub use self::target::{Lookup, SystemLookup};
 
 use self::address::Refused;
 use self::target::Checked;
-use super::config::Webhooks;
-use super::metrics;
-use crate::outgoing;
+use super::builder::Worker;
+use super::context::Context;
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::job::{Category, Failure, Job, JobRecord, Payload, State};
+use crate::observe;
+use crate::time::Timestamp;
+use crate::workflow::Webhook;
 
 /// Larger results are left out: receivers may cut at 20 kB, and they can fetch the job.
 const RESULT_BYTES_MAX: usize = 16 * 1024;
 /// How much of an answer is read, and thrown away.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest time for one delivery: the webhook job's own execution timeout is 30 s, and ours must come first to say what
+/// happened.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(25);
+
+/// How webhooks are delivered.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// What they are signed with, newest first.
+    pub secrets: Vec<Secret>,
+    /// Private targets that are allowed all the same.
+    pub allowed: Allowed,
+    /// Whether plain `http` is allowed.
+    pub allow_http: bool,
+    /// How long one delivery may take, at most [`TIMEOUT_MAX`].
+    pub timeout: Duration,
+    /// How many are under way at once.
+    pub concurrency: usize,
+}
+
+impl Webhooks {
+    /// To public addresses over `https`, signed with these secrets, for 15 s at most and 16 at once.
+    pub fn new(secrets: impl Into<Vec<Secret>>) -> Self {
+        Webhooks {
+            secrets: secrets.into(),
+            allowed: Allowed::default(),
+            allow_http: false,
+            timeout: Duration::from_secs(15),
+            concurrency: 16,
+        }
+    }
+}
+
+impl From<Secret> for Webhooks {
+    fn from(secret: Secret) -> Self {
+        Webhooks::new([secret])
+    }
+}
+
+impl From<Vec<Secret>> for Webhooks {
+    fn from(secrets: Vec<Secret>) -> Self {
+        Webhooks::new(secrets)
+    }
+}
+
+impl<S: Send + Sync + 'static> Worker<S> {
+    /// Delivers the webhooks of the store too, signed with these secrets (feature `webhooks`).
+    ///
+    /// A job with a `callback_url` is told of by a job in the queue `windlass.webhooks`, which this serves. Private, loopback
+    /// and link-local targets are refused unless [`Webhooks::allowed`] names them, and redirects are not followed.
+    ///
+    /// ```no_run
+    /// # async fn example(client: windlass::Client) -> windlass::Result<()> {
+    /// use windlass::Worker;
+    /// use windlass::worker::webhooks::Secret;
+    ///
+    /// let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
+    /// Worker::new(&client).queue("default", 8).webhooks(secret).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn webhooks(self, webhooks: impl Into<Webhooks>) -> Self {
+        match Deliverer::new(webhooks.into(), Arc::new(SystemLookup)) {
+            Ok(deliverer) => self.deliver_webhooks(deliverer),
+            Err(error) => self.with_problem("webhooks", error.to_string()),
+        }
+    }
+
+    /// Delivers the webhooks of the store with a deliverer of your own.
+    pub fn deliver_webhooks(self, deliverer: Deliverer) -> Self {
+        let deliverer = Arc::new(deliverer);
+        let slots = deliverer.settings.concurrency;
+        self.queue(Webhook::QUEUE, slots)
+            .handle(move |job: Webhook, cx: Context<S>| deliver(Arc::clone(&deliverer), job, cx))
+    }
+}
 
 /// Delivers webhooks.
 #[derive(Debug)]
@@ -48,7 +127,13 @@ pub struct Deliverer {
 
 impl Deliverer {
     /// With these settings, looking names up with `lookup`.
-    pub fn new(settings: Webhooks, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
+    pub fn new(settings: Webhooks, lookup: Arc<dyn Lookup>) -> Result<Self> {
+        if settings.secrets.is_empty() {
+            return Err(Error::invalid("webhooks", "need a secret to sign them with"));
+        }
+        if settings.timeout.is_zero() || settings.timeout > TIMEOUT_MAX {
+            return Err(Error::invalid("webhooks.timeout", "must be more than zero and at most 25s"));
+        }
         let allowed = Arc::new(settings.allowed.clone());
         let http = outgoing::client(settings.timeout)
             .https_only(!settings.allow_http)
@@ -56,15 +141,14 @@ impl Deliverer {
             .pool_max_idle_per_host(0)
             .dns_resolver(Arc::new(Checked { lookup, allowed: Arc::clone(&allowed) }))
             .build()
-            .context("cannot make calls for webhooks")?;
+            .map_err(|error| Error::store("make calls for webhooks", error))?;
         let hosts = Hosts::new(settings.concurrency);
         Ok(Deliverer { http, settings, allowed, hosts })
     }
 
     /// A worker that delivers the webhooks of a store.
-    pub fn worker(self, client: &Client) -> Worker<Deliverer> {
-        let slots = self.settings.concurrency;
-        Worker::new(client).with_state(self).queue(Webhook::QUEUE, slots).handle(deliver)
+    pub fn worker(self, client: &Client) -> Worker {
+        Worker::new(client).deliver_webhooks(self)
     }
 
     async fn send(&self, url: &str, id: &str, body: Vec<u8>) -> Result<reqwest::Response, Failure> {
@@ -97,7 +181,7 @@ impl Deliverer {
     }
 }
 
-async fn deliver(job: Webhook, cx: Context<Deliverer>) -> Result<(), Failure> {
+async fn deliver<S>(deliverer: Arc<Deliverer>, job: Webhook, cx: Context<S>) -> Result<(), Failure> {
     let ended = cx.client().store().find(&[job.job_id]).await?.pop().flatten();
     let Some(ended) = ended else {
         return Err(Failure::permanent("job_not_found", "the job to tell of is not there any more"));
@@ -110,15 +194,15 @@ async fn deliver(job: Webhook, cx: Context<Deliverer>) -> Result<(), Failure> {
     let Some(url) = ended.spec.options.callback_url.clone() else { return Ok(()) };
     let id = format!("msg_{}", cx.id());
     let body = body(&ended)?;
-    let told = match cx.state.send(&url, &id, body).await {
+    let told = match deliverer.send(&url, &id, body).await {
         Ok(answer) => judge(answer).await,
         Err(failure) => Err(failure),
     };
-    metrics::delivery(match &told {
+    observe::delivery(match &told {
         Ok(()) => "delivered",
         Err(failure) if failure.code() == Some(PUT_OFF) => "put off",
         Err(failure) if failure.code() == Some("webhook_refused") => "refused",
-        Err(failure) if failure.category() == windlass::Category::Permanent => "gone",
+        Err(failure) if failure.category() == Category::Permanent => "gone",
         Err(_) => "retried",
     });
     told
@@ -210,7 +294,7 @@ impl<'a> Outcome<'a> {
 
 fn body(job: &JobRecord) -> Result<Vec<u8>, Failure> {
     let result = job.result.as_ref();
-    let failure = job.failure.as_ref().filter(|_| result.is_none() && job.state != windlass::State::Completed);
+    let failure = job.failure.as_ref().filter(|_| result.is_none() && job.state != State::Completed);
     let data = About {
         id: job.id.to_string(),
         job_type: job.spec.job_type.as_str(),
@@ -278,9 +362,4 @@ impl Drop for HostPlace<'_> {
             }
         }
     }
-}
-
-/// How long a worker of webhooks waits for deliveries under way when it stops.
-pub(super) fn grace(settings: &Webhooks, most: Duration) -> Duration {
-    (settings.timeout + Duration::from_secs(1)).min(most)
 }

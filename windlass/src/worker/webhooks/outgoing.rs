@@ -9,7 +9,7 @@ use reqwest::{ClientBuilder, Response};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that follows no redirect and takes no proxy from the environment, for calls of at most `timeout`.
-pub(crate) fn client(timeout: Duration) -> ClientBuilder {
+pub fn client(timeout: Duration) -> ClientBuilder {
     // One provider for the process; whoever was first has installed the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
@@ -21,7 +21,7 @@ pub(crate) fn client(timeout: Duration) -> ClientBuilder {
 }
 
 /// Reads an answer's body up to `most` bytes; says whether there was more.
-pub(crate) async fn read(mut response: Response, most: usize) -> reqwest::Result<(Vec<u8>, bool)> {
+pub async fn read(mut response: Response, most: usize) -> reqwest::Result<(Vec<u8>, bool)> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         let room = most - body.len();
@@ -35,7 +35,7 @@ pub(crate) async fn read(mut response: Response, most: usize) -> reqwest::Result
 }
 
 /// How long an answer asks to wait: seconds, or until a date.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
@@ -46,7 +46,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// An error in words, with its causes and without the URL, which may hold a secret.
-pub(crate) fn words(error: reqwest::Error) -> String {
+pub fn words(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut words = error.to_string();
     let mut cause = std::error::Error::source(&error);

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::error::{Error, Result};
+
 /// A target that is not allowed, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refused {
@@ -39,7 +41,8 @@ pub struct Allowed {
 
 impl Allowed {
     /// Reads entries such as `hooks.internal`, `10.1.2.3` and `10.0.0.0/8`.
-    pub fn parse(entries: &[String]) -> Result<Self, String> {
+    pub fn parse(entries: &[String]) -> Result<Self> {
+        let refused = |entry: &str, what: &str| Error::invalid("webhooks.allow", format!("{entry:?} is no {what}"));
         let mut allowed = Allowed::default();
         for entry in entries {
             let (address, prefix) = entry.split_once('/').map_or((entry.as_str(), None), |(a, p)| (a, Some(p)));
@@ -47,14 +50,17 @@ impl Allowed {
                 (Ok(ip), None) => allowed.ranges.push((ip, bits(ip))),
                 (Ok(ip), Some(prefix)) => {
                     let prefix = prefix.parse().ok().filter(|prefix| *prefix <= bits(ip));
-                    let prefix = prefix.ok_or_else(|| format!("{entry:?} is no range of addresses"))?;
+                    let prefix = prefix.ok_or_else(|| refused(entry, "range of addresses"))?;
                     allowed.ranges.push((ip, prefix));
                 }
                 (Err(_), None) => {
-                    super::super::guard::Host::parse(entry)?;
+                    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+                    if entry.is_empty() || entry.len() > 253 || !entry.chars().all(plain) {
+                        return Err(refused(entry, "host name; write hooks.example.com"));
+                    }
                     allowed.names.push(entry.trim_end_matches('.').to_ascii_lowercase());
                 }
-                (Err(_), Some(_)) => return Err(format!("{entry:?} is no range of addresses")),
+                (Err(_), Some(_)) => return Err(refused(entry, "range of addresses")),
             }
         }
         Ok(allowed)
