@@ -106,6 +106,10 @@ impl Subject for Encrypted {
         let key = Keyring::new_key("case").and_then(|key| Keyring::parse(&key)).expect("a key");
         Arc::new(Sealed::new(self.0.fresh(clock).await, key))
     }
+
+    fn reads_payloads(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(feature = "sqlite")]

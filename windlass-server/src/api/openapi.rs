@@ -92,7 +92,8 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     let names_one = path.contains('{');
     let submits = method == "post"
         && (["/v1/jobs", "/v1/jobs/batch", "/v1/workflows"].contains(&path) || path.ends_with("/clone"));
-    let conflicts = method != "get" && (names_one || path == "/v1/schedules" || path == "/v1/leases/save");
+    let conflicts =
+        method != "get" && (names_one || path == "/v1/schedules" || path == "/v1/leases/save" || path == "/v1/owner");
     let rules: [(bool, &[u16]); 7] = [
         // 400 everywhere: a parameter that a route does not know is refused also where it knows none.
         (true, &[400, 401, 403, 429, 500, 503]),

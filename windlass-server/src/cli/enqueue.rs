@@ -27,7 +27,7 @@ use crate::wire;
 #[command(after_help = "\
 Examples:
   windlass enqueue email.send --payload '{\"to\":\"ada@example.com\"}'
-  windlass enqueue save --unique-by /page --debounce 30s --at-most 5m  more: guides/unique-jobs.md
+  windlass enqueue save --payload '{\"page\":7}' --unique-by /page --debounce 30s --at-most 5m
   windlass enqueue --file jobs.jsonl        one JSON job a line: {\"type\":\"email.send\",\"payload\":{}}")]
 pub(crate) struct Arguments {
     /// Which handler it is for

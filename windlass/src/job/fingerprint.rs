@@ -130,7 +130,7 @@ pub(crate) fn pattern(message: &str) -> String {
                 first.len_utf8()
             }
             None => {
-                let length = rest.find(ends_word).unwrap_or(rest.len());
+                let length = word_length(rest);
                 word(&rest[..length], &mut shown);
                 length
             }
@@ -138,6 +138,16 @@ pub(crate) fn pattern(message: &str) -> String {
         rest = &rest[taken..];
     }
     shown.trim().chars().take(PATTERN_CHARS_MAX).collect()
+}
+
+/// How long the word is that begins here; an address of the web goes on through its query.
+fn word_length(text: &str) -> usize {
+    let length = text.find(ends_word).unwrap_or(text.len());
+    if !text[..length].contains("://") {
+        return length;
+    }
+    let ends_address = |character: char| ends_word(character) && character != '=';
+    text.find(ends_address).unwrap_or(text.len())
 }
 
 fn ends_word(character: char) -> bool {
