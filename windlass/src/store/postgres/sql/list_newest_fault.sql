@@ -1,8 +1,9 @@
--- Dead jobs of a fault before a place, newest first. $1 the place, $2 how many at most, $3 fingerprint. By done_fault and job_pkey.
+-- Dead jobs of a fault before a place, newest first. $1 the place, $2 how many at most, $3 fingerprint.
+-- By done_fault, as a range, so that no plan walks over all that ended, and job_pkey.
 with seen as materialized (
     select seq from windlass.done
-    where fingerprint = $3::bigint and fingerprint is not null and seq < $1::bigint
-    order by seq desc
+    where fingerprint >= $3::bigint and fingerprint <= $3::bigint and fingerprint is not null and seq < $1::bigint
+    order by fingerprint desc, seq desc
     limit $2::bigint
 )
 select s.seq, j.lane, j.created_at

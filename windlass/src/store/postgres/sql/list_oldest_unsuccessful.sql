@@ -1,12 +1,12 @@
 -- Jobs that ended in states other than COMPLETED after a place, oldest first. $1 the place, $2 how many at most, $3 the
--- states. By done_dead and job_pkey.
+-- states. By done_dead, as a range, so that no plan walks over all that ended, and job_pkey.
 with seen as materialized (
     select d.seq
     from unnest($3::smallint[]) as w(state)
     cross join lateral (
         select seq from windlass.done
-        where state = w.state and state <> 5 and seq > $1::bigint
-        order by seq asc
+        where state >= w.state and state <= w.state and state <> 5 and seq > $1::bigint
+        order by state asc, seq asc
         limit $2::bigint
     ) d
     order by d.seq asc
