@@ -112,7 +112,7 @@ async fn clear(acting: Acting, Name(name): Name, headers: HeaderMap) -> Result<S
     tag = "queues",
     operation_id = "hold_queue",
     params(("queue" = String, Path, description = "Its name, percent-encoded."), ByParams),
-    request_body = HoldGate,
+    request_body(content = Option<HoldGate>),
     responses((status = 204, description = "It is held, or not any more."))
 )]
 async fn hold(acting: Acting, Name(name): Name, MaybeBody(hold): MaybeBody<HoldGate>) -> Result<StatusCode, Refusal> {
@@ -215,7 +215,7 @@ async fn clear_key(acting: Acting, Names(queue, key): Names) -> Result<StatusCod
         ("key" = String, Path, description = "The key, percent-encoded."),
         ByParams,
     ),
-    request_body = HoldGate,
+    request_body(content = Option<HoldGate>),
     responses((status = 204, description = "It is held, or not any more."))
 )]
 async fn hold_key(

@@ -320,7 +320,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     get,
     path = "/v1/pulse",
     tag = "events",
-    params(("topics" = String, Query,
+    params(("topics" = Option<String>, Query,
         description = "`overview`, `lanes`, `job:ID`, `workflow:ID`, `operation:ID`, with commas between; at most 64.")),
     responses((status = 200, description = "A stream; the data of `overview` is an `Overview`.", body = Overview,
         content_type = "text/event-stream"))

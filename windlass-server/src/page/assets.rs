@@ -9,6 +9,6 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 #[rustfmt::skip]
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
-    Asset { name: "main-Y7ABE7OB.js", bytes: include_bytes!("../../page/dist/main-Y7ABE7OB.js") },
+    Asset { name: "main-4M5VJW3T.js", bytes: include_bytes!("../../page/dist/main-4M5VJW3T.js") },
     Asset { name: "style-37ULD3AI.css", bytes: include_bytes!("../../page/dist/style-37ULD3AI.css") },
 ];

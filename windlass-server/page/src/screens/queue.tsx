@@ -1,6 +1,7 @@
 // One queue: what stands in it, what goes through it, who serves it, and what can be done to it.
 
 import { Fragment } from "preact";
+import { useRef } from "preact/hooks";
 import type { Schemas } from "../api/client.ts";
 import { part } from "../api/client.ts";
 import { useLanes } from "../api/lanes.ts";
@@ -119,11 +120,25 @@ export function QueueScreen({ name }: { name: string }) {
   const found = useResource<Queue>(`/v1/queues/${part(name)}`, 1500, "lanes");
   const workers = useResource<Schemas["Workers"]>("/v1/workers", 5000);
   const lines = useLines({ queue: name });
+  // All of it comes at once, or charts that come later would push what is read already.
+  const all = [found, ...Object.values(lines)];
+  const shown = useRef(false);
+  shown.current ||= all.every((one) => one.data !== undefined || one.problem !== undefined);
+  const crumbs = (
+    <p class="crumbs">
+      <a href={href("/queues")}>Queues</a>
+    </p>
+  );
+  if (!shown.current)
+    return (
+      <>
+        {crumbs}
+        <p class="muted">Loading…</p>
+      </>
+    );
   return (
     <>
-      <p class="crumbs">
-        <a href={href("/queues")}>Queues</a>
-      </p>
+      {crumbs}
       <Loaded of={found}>
         {(queue) => (
           <>

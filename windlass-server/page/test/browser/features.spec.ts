@@ -48,6 +48,7 @@ test("the palette goes anywhere by a few letters", async ({ page }) => {
   await expect(page).toHaveURL(/\/queues\/rows$/);
   await page.keyboard.press("Control+k");
   await page.keyboard.type("utc");
+  await expect(palette.getByRole("option").first()).toContainText(/utc/i);
   await page.keyboard.press("Enter");
   await expect(page.getByRole("button", { name: "Times: UTC. Change" })).toBeVisible();
   await page.keyboard.press("u");
@@ -55,6 +56,7 @@ test("the palette goes anywhere by a few letters", async ({ page }) => {
   const [job] = ((await server.call("GET", "/v1/jobs?limit=1")) as { items: { id: string }[] }).items;
   await page.keyboard.press("Control+k");
   await page.keyboard.insertText(job!.id);
+  await expect(palette.getByRole("option").first()).toContainText(job!.id.slice(0, 8));
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(new RegExp(`/jobs/${job!.id}$`));
 });

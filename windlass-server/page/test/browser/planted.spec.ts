@@ -115,7 +115,7 @@ test("what producers wrote shows as text and does not run", async ({ page }) => 
   }
   await page.goto(`${server.url}/jobs/${ids.at(-1)}`);
   await expect(page.getByText("U+202E").first()).toBeVisible();
-  await expect(page.locator(".failure")).toContainText("<script>window.harmed=1</script>");
+  await expect(page.locator(".failure").first()).toContainText("<script>window.harmed=1</script>");
   await page.goto(`${server.url}/queues`);
   await expect(page.getByText("hostile.0")).toBeVisible();
   expect(await page.evaluate(() => (window as { harmed?: number }).harmed)).toBeUndefined();
