@@ -129,7 +129,7 @@ impl<S: Send + Sync + 'static> Worker<S> {
     /// without an executor.
     ///
     /// Such a thread cannot be stopped. After a timeout, a lost lease or a shutdown the function runs on to its end and what it
-    /// returns is dropped; have it look at [`Context::token`] between two steps.
+    /// returns is dropped; have it look at `cx.token()` between two steps.
     pub fn handle_blocking<J, R, F>(self, handler: F) -> Self
     where
         J: Job,
