@@ -140,16 +140,19 @@ struct Pace {
 impl Writer {
     /// Serves calls until the store is dropped.
     pub(super) fn run(mut self) {
-        let data_version = self.data_version().unwrap_or_default();
+        // No file has this version, so the first look sees also what others did while this thread was starting.
+        let data_version = -1;
         let mut pace = Pace { last_group: 1, look: LOOK_FIRST, data_version, tick: 0, pages: 0 };
         loop {
             let wanted = self.wakes.receiver_count() > 0;
             let idle = if wanted { pace.look } else { LOOK_UNWANTED };
             match self.calls.recv_timeout(idle) {
-                Ok(Sent::LogChanged) => {
+                Ok(Sent::LogChanged) if wanted => {
                     pace.look = LOOK_SOON;
                     self.look_for_others(&mut pace);
                 }
+                // The next listener is told of it by the next look.
+                Ok(Sent::LogChanged) => self.log_changed.store(false, std::sync::atomic::Ordering::SeqCst),
                 Ok(Sent::Call(first)) => {
                     let group = self.gather(first, pace.last_group);
                     pace.last_group = group.len();
