@@ -11,8 +11,8 @@ export default defineConfig({
   outputDir: "test-results",
   fullyParallel: false,
   workers: 2,
-  // These keep real time against a real server: a second try is reported as flaky, never hidden.
-  retries: 1,
+  // These keep real time against a real server: another try is reported as flaky, never hidden.
+  retries: 2,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: [[process.env.CI ? "line" : "list"]],

@@ -120,8 +120,11 @@ test("on a server that is read-only nobody acts, whatever they try", async ({ pa
     });
     expect(response.status).toBe(403);
     await page.goto(`${readOnly.url}/schedules`);
+    await page.waitForLoadState("networkidle");
     await expect(page.getByRole("link", { name: "New schedule" })).toHaveCount(0);
   } finally {
+    // A page that asks a server which is gone would not be quiet.
+    await page.goto("about:blank");
     await readOnly.stop();
   }
 });
