@@ -287,6 +287,23 @@ fn statements_have_one_name_in_both_sql_stores() {
     report(&breaches, "give it the name that the other store has, or list it with its reason in tests/statements.txt");
 }
 
+/// The store's time is the server's clock and a correction, in every statement (rule L8).
+#[test]
+fn statements_correct_the_servers_clock() {
+    const PARAMETER: &str = "case when $1::bigint > 1000000000000000 then $1::bigint";
+    const CORRECTED: [&str; 3] =
+        ["::bigint + coalesce($1::bigint, 0) end", "::bigint + p.skew end", "::bigint + h.skew end"];
+    let mut breaches = Vec::new();
+    for (path, text) in files_under("windlass/src/store/postgres/sql/", &["sql"]) {
+        let clocks = text.matches("clock_timestamp()").count() + text.matches("from now()").count();
+        let corrected: usize = CORRECTED.iter().map(|end| text.matches(end).count()).sum();
+        if text.matches(PARAMETER).count() != clocks || corrected != clocks {
+            breaches.push(path);
+        }
+    }
+    report(&breaches, "take the time as get_time.sql does, and pass given_time() as $1");
+}
+
 #[test]
 fn nothing_is_left_for_later() {
     // Put together here, so that this file does not hold what it looks for.

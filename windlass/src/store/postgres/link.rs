@@ -178,6 +178,11 @@ impl<'a> Link<'a> {
         }
     }
 
+    /// Whether it is the user's own, so that what it holds is held for as long as the user likes.
+    pub(super) fn is_users(&self) -> bool {
+        matches!(self.way, Way::Users(_))
+    }
+
     pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
         Link { way: Way::Users(transaction), schema, types: None }
     }

@@ -6,7 +6,8 @@
 -- them.
 -- By key_pkey.
 with clock as materialized (
-    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
+    select case when $1::bigint > 1000000000000000 then $1::bigint
+        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
 ),
 wanted as materialized (
     select
