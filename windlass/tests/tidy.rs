@@ -287,18 +287,18 @@ fn statements_have_one_name_in_both_sql_stores() {
     report(&breaches, "give it the name that the other store has, or list it with its reason in tests/statements.txt");
 }
 
-/// The store's time is the server's clock and a correction, in every statement (rule L8).
+/// A correction of the server's clock is put into the statements by their text (rule L8), which must be the same everywhere.
 #[test]
-fn statements_correct_the_servers_clock() {
-    const PARAMETER: &str = "case when $1::bigint > 1000000000000000 then $1::bigint";
-    const CORRECTED: [&str; 3] =
-        ["::bigint + coalesce($1::bigint, 0) end", "::bigint + p.skew end", "::bigint + h.skew end"];
+fn statements_read_the_clock_alike() {
+    const CLOCKS: [&str; 2] = ["clock_timestamp()", "now()"];
     let mut breaches = Vec::new();
     for (path, text) in files_under("windlass/src/store/postgres/sql/", &["sql"]) {
-        let clocks = text.matches("clock_timestamp()").count() + text.matches("from now()").count();
-        let corrected: usize = CORRECTED.iter().map(|end| text.matches(end).count()).sum();
-        if text.matches(PARAMETER).count() != clocks || corrected != clocks {
-            breaches.push(path);
+        for clock in CLOCKS {
+            let reading = format!("coalesce($1::bigint, (extract(epoch from {clock}) * 1000000)::bigint");
+            let read = [")", " + p.skew)", " + h.skew)"].map(|end| text.matches(&format!("{reading}{end}")).count());
+            if text.matches(&format!("from {clock}")).count() != read.iter().sum() {
+                breaches.push(format!("{path} reads {clock}"));
+            }
         }
     }
     report(&breaches, "take the time as get_time.sql does, and pass given_time() as $1");

@@ -268,6 +268,7 @@ impl Inner {
         } else {
             self.follow_skew(&mut link).await?;
         }
+        link.correct_clock(self.store_clock.is_skewed());
         Ok(link)
     }
 
@@ -305,13 +306,9 @@ impl Inner {
         transaction::Transaction::begin(link, Arc::clone(self)).await
     }
 
-    /// What statements take for the time: that of a clock that was put in place of the database's; or by how much the
-    /// database's is to be corrected, which is no moment since 2001; or nothing, for the database's as it is.
+    /// The time of a clock that was put in place of the database's.
     fn given_time(&self) -> Option<i64> {
-        match &self.clock {
-            Some(clock) => Some(clock.now().as_micros()),
-            None => Some(self.store_clock.skew()).filter(|skew| *skew != 0),
-        }
+        self.clock.as_ref().map(|clock| clock.now().as_micros())
     }
 
     /// The present moment for what is done every so often: by a clock that was put in place of the database's, or else by this

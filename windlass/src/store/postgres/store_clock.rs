@@ -3,10 +3,11 @@
 //! The correction stands in the row of the pulse, as `skew`. It is chosen when a clock is seen to have leapt: on a fresh
 //! connection to another server, before any other statement runs there, and by the beats of a server whose clock was set. Beats
 //! then take it back, by a twentieth of the time that passes, so that the store's time runs a little slower or faster until
-//! both agree. Processes that know of a correction ask for it again every second; all others have nothing to ask for.
+//! both agree. Statements read it only in processes that know of one, which look every second whether
+//! it is gone; all others have nothing to ask for.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Inner;
@@ -22,8 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What a process knows of the store's time.
 #[derive(Debug, Default)]
 pub(super) struct StoreClock {
-    /// What is added to the server's clock, in microseconds.
-    skew: AtomicI64,
+    /// Whether anything is added to the server's clock.
+    skewed: AtomicBool,
     told: Mutex<Option<ToldTime>>,
 }
 
@@ -32,12 +33,13 @@ impl StoreClock {
         *self.told.lock().expect("no panic while the time is locked")
     }
 
-    pub(super) fn skew(&self) -> i64 {
-        self.skew.load(Ordering::Relaxed)
+    /// Whether the server's clock is corrected, as far as the process knows.
+    pub(super) fn is_skewed(&self) -> bool {
+        self.skewed.load(Ordering::Relaxed)
     }
 
     pub(super) fn learn(&self, told: ToldTime, skew: i64) {
-        self.skew.store(skew, Ordering::Relaxed);
+        self.skewed.store(skew != 0, Ordering::Relaxed);
         *self.told.lock().expect("no panic while the time is locked") = Some(told);
     }
 
@@ -47,7 +49,7 @@ impl StoreClock {
     }
 
     fn is_due(&self) -> bool {
-        self.skew() != 0 && self.told().is_none_or(|told| steady().saturating_sub(told.at()) >= LOOK_EVERY)
+        self.is_skewed() && self.told().is_none_or(|told| steady().saturating_sub(told.at()) >= LOOK_EVERY)
     }
 }
 
@@ -55,7 +57,7 @@ impl Inner {
     /// Whether a time that the server just told is far from what was expected.
     pub(super) fn leaps(&self, now: Timestamp) -> bool {
         let at = steady();
-        self.clock.is_none() && self.store_clock.leap(&ToldTime::new(now, at, at, self.store_clock.skew() != 0)) != 0
+        self.clock.is_none() && self.store_clock.leap(&ToldTime::new(now, at, at, self.store_clock.is_skewed())) != 0
     }
 
     /// Asks for the correction of the server's clock again, if one is being taken back.
@@ -70,9 +72,12 @@ impl Inner {
         let told = ToldTime::new(row.now, asked, passed(), row.skew != 0);
         if self.clock.is_some() || row.pulse.set_right(row.now, self.store_clock.leap(&told)) == 0 {
             self.store_clock.learn(told, row.skew);
+            link.correct_clock(row.skew != 0);
             return Ok((row.pulse, row.now));
         }
-        match self.end_absence(link).await {
+        let ended = self.end_absence(link).await;
+        link.correct_clock(self.store_clock.is_skewed());
+        match ended {
             // Only a primary can be set right.
             Err(Fault::Database(error)) if error.code() == Some(&READ_ONLY) => Ok((row.pulse, row.now)),
             Err(fault) => Err(fault),

@@ -2,21 +2,19 @@
 -- last beat is so long ago that the store was away, or there was none: then put_pulse is called for.
 -- The time is read once the row is held: a beat before may have waited for the standby. Of the correction of the server's clock a
 -- part of the time that passed is taken back.
--- $1 the time, null or a correction for the server's; $2 how close together beats may be; $3 after how long the store counts as
+-- $1 the time, null for the server's; $2 how close together beats may be; $3 after how long the store counts as
 -- away; $4 which part is taken back. By pulse_pkey.
 with held as materialized (
     select p.at, p.skew
     from windlass.pulse p
     where p.only_row
-        and p.at <= case when $1::bigint > 1000000000000000 then $1::bigint
-            else (extract(epoch from clock_timestamp()) * 1000000)::bigint + p.skew end - $2::bigint
+        and p.at <= coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + p.skew) - $2::bigint
     for update skip locked
 ),
 clock as materialized (
     select
         h.at, h.skew,
-        case when $1::bigint > 1000000000000000 then $1::bigint
-            else (extract(epoch from clock_timestamp()) * 1000000)::bigint + h.skew end as now
+        coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + h.skew) as now
     from held h
 ),
 beaten as (

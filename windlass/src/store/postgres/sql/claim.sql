@@ -6,8 +6,7 @@
 -- that the tokens have in common; $11 for each lane and priority the moment before which nothing can be due.
 -- By ready_claim, then by place in the table; job_pkey.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 peek as materialized (
     select f.spot, w.place

@@ -4,8 +4,7 @@
 -- By leased_pkey, as a range: by equality a plan may walk through the whole index, which looks as good while few leases are
 -- held. The sum keeps the index of expiries out of it for the same reason.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 gone as (
     delete from windlass.leased l

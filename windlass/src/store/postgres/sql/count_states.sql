@@ -3,8 +3,7 @@
 -- Adds up the events since they were last folded, and the running and the delayed jobs. By event_pkey, leased_pkey and
 -- ready_later.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 numbers as materialized (
     select e.lane, e.kind, sum(e.count)::bigint as count from windlass.event e group by e.lane, e.kind

@@ -1,8 +1,7 @@
 -- How many jobs of workflows are in each state. $1 the time, null for the server's; $2 ids.
 -- By job_workflow, then job_pkey and the keys of the narrow tables.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 part as materialized (
     select j.workflow, j.seq

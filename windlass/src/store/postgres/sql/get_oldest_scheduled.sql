@@ -7,8 +7,7 @@ cross join lateral (
     select r.due
     from windlass.ready r
     where r.lane = l.lane and r.priority = p.priority
-        and r.due <= case when $1::bigint > 1000000000000000 then $1::bigint
-            else (extract(epoch from now()) * 1000000)::bigint + coalesce($1::bigint, 0) end
+        and r.due <= coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint)
     order by r.due, r.seq + 0
     limit 1
 ) r

@@ -2,8 +2,7 @@
 -- By job_pkey and the keys of the narrow tables.
 select r.id, case
     when r.state in (1, 4)
-        and r.due <= case when $1::bigint > 1000000000000000 then $1::bigint
-            else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end then 2::smallint
+        and r.due <= coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) then 2::smallint
     else r.state
 end as state, r.version > 0 as was_claimed
 from windlass.record r

@@ -4,8 +4,7 @@
 -- events; $8 whether to look lane by lane for the standard lifetime; $9 the moment before which no lease expires.
 -- By ready_deadline, ready_claim, pending_deadline, leased_expiry, done_end, key_look and event_pkey.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 )
 select
     exists (

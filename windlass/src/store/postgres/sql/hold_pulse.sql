@@ -1,10 +1,9 @@
 -- The pulse, which no other transaction changes until this one ends, and the time by its skew after it was held.
--- $1 the time, null or a correction for the server's. By pulse_pkey.
+-- $1 the time, null for the server's. By pulse_pkey.
 with held as materialized (
     select at, away_from, grace_until, skew from windlass.pulse where only_row for update
 )
 select
     h.at, h.away_from, h.grace_until, h.skew,
-    case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + h.skew end as now
+    coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + h.skew) as now
 from held h

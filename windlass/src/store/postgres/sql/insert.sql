@@ -8,8 +8,7 @@
 -- would first run beyond its lifetime, null where none would; $16 how long an attempt may hold its lease in all, null for the
 -- standard.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 new as materialized (
     select

@@ -4,8 +4,7 @@
 -- $1 the time, null for the server's; $2 what ids end with and $3 the masks of their sequences; $4 payloads; the rest as
 -- in insert_one.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 stored as (
     insert into windlass.job

@@ -14,8 +14,7 @@ with stored as (
     from (
         select
             nextval('windlass.seq') as seq,
-            case when $1::bigint > 1000000000000000 then $1::bigint
-                else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+            coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
     ) as n
     where ($14::bigint is null or n.now > $14::bigint) and exists (select from windlass.lane l where l.lane = $5::int)
     returning seq, created_at as now, deadline

@@ -5,7 +5,6 @@ from (
     select w.id, w.report, w.started_at, w.seen_at,
         sum(octet_length(w.report)) over (order by w.id collate "C") as bytes
     from windlass.worker w
-    where w.seen_at >= case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end - $2::bigint
+    where w.seen_at >= coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) - $2::bigint
 ) v
 where v.bytes <= $3::bigint

@@ -1,6 +1,5 @@
 -- Notes that a worker lives. $1 the time, null for the server's; $2 worker; $3 its report as JSON. By worker_pkey.
 insert into windlass.worker as w (id, started_at, seen_at, report)
 select $2::text, t.now, t.now, $3::text
-from (select case when $1::bigint > 1000000000000000 then $1::bigint
-    else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now) t
+from (select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now) t
 on conflict (id) do update set seen_at = excluded.seen_at, report = excluded.report

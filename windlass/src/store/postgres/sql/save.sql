@@ -4,8 +4,7 @@
 -- By leased_pkey, and by job_pkey as a range (see complete).
 -- The sum keeps the index of expiries out of it, which looks as good while few leases are held, and later reads all.
 with clock as materialized (
-    select case when $1::bigint > 1000000000000000 then $1::bigint
-        else (extract(epoch from clock_timestamp()) * 1000000)::bigint + coalesce($1::bigint, 0) end as now
+    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
 held as materialized (
     select f.seq, f.version, i.token, i.checkpoint, i.progress
