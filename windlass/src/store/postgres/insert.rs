@@ -147,7 +147,7 @@ impl Inner {
             answers.push(Inserted { jobs: jobs.collect(), workflow: None });
         }
         self.hint(hints);
-        if self.leaps(now) {
+        if self.leaps_ahead(now) {
             self.mend_leap().await;
         }
         Ok(Some(answers))

@@ -297,7 +297,7 @@ impl Inner {
     async fn transaction(self: &Arc<Self>, caller: Caller) -> Result<transaction::Transaction<'static>, Fault> {
         let link = self.link_for(caller, link::SLOW_MAX).await?;
         let tx = transaction::Transaction::begin(link, Arc::clone(self)).await?;
-        if !self.leaps(tx.now) {
+        if !self.leaps_ahead(tx.now) {
             return Ok(tx);
         }
         // Nothing is ended or fired by a clock that leapt just now.

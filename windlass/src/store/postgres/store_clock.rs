@@ -54,10 +54,11 @@ impl StoreClock {
 }
 
 impl Inner {
-    /// Whether a time that the server just told is far from what was expected.
-    pub(super) fn leaps(&self, now: Timestamp) -> bool {
+    /// Whether a time that the server told is far ahead of what was expected. One that is behind proves nothing: its answer may
+    /// have waited, for the standby or for this process.
+    pub(super) fn leaps_ahead(&self, now: Timestamp) -> bool {
         let at = steady();
-        self.clock.is_none() && self.store_clock.leap(&ToldTime::new(now, at, at, self.store_clock.is_skewed())) != 0
+        self.clock.is_none() && self.store_clock.leap(&ToldTime::new(now, at, at, self.store_clock.is_skewed())) > 0
     }
 
     /// Asks for the correction of the server's clock again, if one is being taken back.
