@@ -254,7 +254,8 @@ impl<T: Fn(Progress)> Run<'_, T> {
                 } else {
                     let (server, log) = (self.server.clone(), Arc::clone(&self.log));
                     let command = self.settings.fault_command.clone();
-                    on_server.spawn(async move { hit_store(fault, server, command, &log).await });
+                    let until = self.begun + self.settings.length;
+                    on_server.spawn(async move { hit_store(fault, server, command, &log, until).await });
                 }
             }
             self.failed.extend(fleet.tend()?);
@@ -341,6 +342,7 @@ async fn hit_store(
     server: Option<Arc<Mutex<Server>>>,
     command: Option<String>,
     log: &Log,
+    until: Instant,
 ) -> anyhow::Result<()> {
     let note = || log.write(Event::Fault { kind: fault.kind.as_str().to_owned(), target: None });
     if let (Kind::Command, Some(command)) = (fault.kind, command) {
@@ -349,11 +351,18 @@ async fn hit_store(
             Some(server) => Some(server.lock().await),
             None => None,
         };
+        if Instant::now() >= until {
+            return Ok(());
+        }
         note();
         return run_command(&command, log).await;
     }
     let Some(server) = server else { return Ok(()) };
     let mut server = server.lock().await;
+    // What others kept waiting until the time was over is left out.
+    if Instant::now() >= until {
+        return Ok(());
+    }
     match fault.kind {
         kind if Kind::PAIR.contains(&kind) || matches!(kind, Kind::Partition | Kind::ClockStep) => {
             note();
