@@ -1,5 +1,6 @@
 //! `windlass store`: the store itself, its tables, its health, its copies.
 
+mod reencrypt;
 mod restore;
 mod status;
 
@@ -11,6 +12,7 @@ use windlass::State;
 use windlass::store::postgres::SCHEMA_DEFAULT;
 use windlass::store::{Act, Cursor, Filter, PostgresOptions, PostgresStore, SqliteOptions, redacted, sqlite};
 
+pub(crate) use self::reencrypt::STEP as REENCRYPT_STEP;
 pub(crate) use self::status::{file_sizes, schema_version, size};
 use super::bulk::{self, HowArgs};
 use super::connect::{self, Missing, Reach};
@@ -85,6 +87,21 @@ Example:
         #[arg(value_name = "FILE")]
         from: PathBuf,
     },
+    /// Encrypt again what is not under the current key
+    #[command(after_help = "\
+Looks at every payload, result, checkpoint and template of a schedule, and says how much is under which key. Safe while
+jobs run; may be stopped and begun again. A key can leave the keyring when a whole walk finds nothing under it.
+Servers do the same by themselves while the keyring holds more than one key.
+Example:
+  WINDLASS_ENCRYPTION_KEYS=2026-11:9f2c…,2026-05:1b7a… windlass store reencrypt --store sqlite:jobs.db --dry-run")]
+    Reencrypt {
+        /// Only count
+        #[arg(long)]
+        dry_run: bool,
+        /// Go on from a place that an interrupted walk named
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
+    },
     /// Remove ended jobs that are older than they need be
     #[command(after_help = "\
 Workers and servers prune by themselves; this is for more, or for when none runs.
@@ -129,6 +146,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         Command::Check => check(reach, output).await,
         Command::Backup { to } => backup(reach, to).await,
         Command::Restore { from } => restore::run(reach, &from),
+        Command::Reencrypt { dry_run, after } => reencrypt::run(&reach.open(output).await?, after, dry_run).await,
         Command::Prune { older_than, state, how } => {
             let session = reach.open(output).await?;
             if let Some(state) = state.iter().find(|state| !state.is_terminal()) {

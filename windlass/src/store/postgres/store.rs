@@ -18,6 +18,7 @@ use crate::store::answer::*;
 use crate::store::faults::FaultGroup;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
+use crate::store::rewrite::Rewrite;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
 
@@ -164,6 +165,10 @@ impl Store for PostgresStore {
 
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         retrying("read workflows", || self.inner.workflows(query)).await
+    }
+
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        retrying("rewrite what is stored", || self.inner.rewrite(rewrites)).await
     }
 
     async fn own(&self, owner: &str) -> Result<()> {

@@ -37,6 +37,7 @@ mod prune;
 mod read;
 mod reader;
 mod records;
+mod rewrite;
 mod schedules;
 mod settle;
 mod store;
