@@ -89,11 +89,11 @@ Example:
     },
     /// Encrypt again what is not under the current key
     #[command(after_help = "\
-Looks at every payload, result, checkpoint and template of a schedule, and says how much is under which key. Safe while
-jobs run; may be stopped and begun again. A key can leave the keyring when a whole walk finds nothing under it.
-Servers do the same by themselves while the keyring holds more than one key.
+Looks at every payload, result, checkpoint and template of a schedule, and says how much is
+under which key. Safe while jobs run; may be stopped and begun again. A key can leave the keyring
+when a whole walk finds nothing under it. Servers do the same while the keyring holds several.
 Example:
-  WINDLASS_ENCRYPTION_KEYS=2026-11:9f2c…,2026-05:1b7a… windlass store reencrypt --store sqlite:jobs.db --dry-run")]
+  windlass store reencrypt --store sqlite:jobs.db --config windlass.toml --dry-run")]
     Reencrypt {
         /// Only count
         #[arg(long)]
