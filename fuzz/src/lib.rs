@@ -25,9 +25,12 @@ use windlass::{Client, NewJob, Payload, Policies, QueueName, Timestamp};
 use windlass_server::api::{self, ApiState};
 use windlass_server::serve::config::{Given, Settings};
 
+/// What takes any bytes.
+pub type Target = fn(&[u8]);
+
 /// Every function by its name, which is also that of its binary and of its corpus.
 #[allow(dead_code, reason = "the test uses it, the binaries do not")]
-pub const TARGETS: [(&str, fn(&[u8])); 9] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("body", body),
     ("config", config),
     ("cron", cron),
@@ -310,7 +313,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn ask(method: &str, uri: &str, body: &[u8]) {
     let request = Request::builder().method(method).uri(uri).header("content-type", "application/json");
     let Ok(request) = request.body(Body::from(body.to_vec())) else { return };
-    let fresh = ASKED.get() % ANSWERS_MAX == 0;
+    let fresh = ASKED.get().is_multiple_of(ANSWERS_MAX);
     ASKED.set(ASKED.get() + 1);
     let router = ROUTER.with_borrow_mut(|router| {
         if fresh {
