@@ -110,7 +110,7 @@ impl Server {
             None => {
                 marked::refuse_foreign_file(&settings.store)?;
                 let opened = store::open(&settings.store).await;
-                opened.with_context(|| format!("cannot open {}", settings.store_shown()))?
+                crate::moved::followed(opened.with_context(|| format!("cannot open {}", settings.store_shown()))?)
             }
         };
         // A demonstration has nothing to hide, and a second process that works on the same store.

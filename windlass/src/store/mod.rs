@@ -9,9 +9,12 @@ pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod faults;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) mod ids;
 pub mod in_tx;
 mod layer;
 pub mod memory;
+pub mod moving;
 mod observe;
 mod open;
 #[cfg(feature = "postgres")]
@@ -234,6 +237,11 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// Which server the store is on now, for people: the host and timeline of a PostgreSQL primary. `None` where it is in
     /// one place for good.
     fn place(&self) -> Option<String> {
+        None
+    }
+
+    /// The store as something that can be [moved](moving), if it can be.
+    fn movable(&self) -> Option<Arc<dyn moving::Movable>> {
         None
     }
 

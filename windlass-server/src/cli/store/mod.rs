@@ -1,5 +1,6 @@
 //! `windlass store`: the store itself, its tables, its health, its copies.
 
+mod moving;
 mod reencrypt;
 mod restore;
 mod status;
@@ -77,6 +78,13 @@ Example:
         #[arg(value_name = "FILE")]
         to: PathBuf,
     },
+    /// Move a store into an empty one while producers and workers use it
+    #[command(after_help = "\
+Copies while the store is used, pauses it for a moment, and switches. From then on the old store
+refuses every write and says where it went; `windlass run` and `windlass worker` go along.
+Example:
+  windlass store move --from sqlite:jobs.db --to postgres://windlass@db/jobs")]
+    Move(moving::Arguments),
     /// Put a backup in the place of a SQLite store that nobody uses
     #[command(after_help = "\
 Refuses while any program has the store open. The store that was there is kept beside it.
@@ -145,6 +153,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         }
         Command::Check => check(reach, output).await,
         Command::Backup { to } => backup(reach, to).await,
+        Command::Move(arguments) => moving::run(&arguments).await,
         Command::Restore { from } => restore::run(reach, &from),
         Command::Reencrypt { dry_run, after } => reencrypt::run(&reach.open(output).await?, after, dry_run).await,
         Command::Prune { older_than, state, how } => {

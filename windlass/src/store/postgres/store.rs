@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use super::PostgresStore;
 use super::fault::retrying;
+use super::moving::Mover;
 use super::turns::Caller;
 use crate::error::{Error, Result};
 use crate::flow::{Change, ControlEdit, ControlRecord};
@@ -16,6 +17,7 @@ use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
 use crate::store::faults::FaultGroup;
+use crate::store::moving::Movable;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
 use crate::store::rewrite::Rewrite;
@@ -26,6 +28,10 @@ use crate::workflow::{Submission, WorkflowRecord};
 impl Store for PostgresStore {
     fn kind(&self) -> &'static str {
         "postgres"
+    }
+
+    fn movable(&self) -> Option<Arc<dyn Movable>> {
+        Some(Arc::new(Mover::new(Arc::clone(&self.inner))))
     }
 
     async fn now(&self) -> Result<Timestamp> {
