@@ -118,9 +118,12 @@ pub async fn run(settings: &Settings, tell: impl Fn(Progress)) -> anyhow::Result
     let dump = dump(run.store.as_ref()).await.context("cannot read the store at the end")?;
     let lines = history::read_all(&folder)?;
     let violations = check(&lines, &dump);
+    // What is done to a pair takes turns, so how much of each there is room for depends on the machine; promotions are counted.
+    let on_pair = |kind: &Kind| settings.pair.is_some() && !Kind::WORKERS.contains(kind);
+    let counted: Vec<Kind> = place.kinds.iter().copied().filter(|kind| !on_pair(kind)).collect();
     let least = Least {
         jobs: (settings.length.as_secs_f64() * JOBS_PER_SECOND_MIN) as usize,
-        faults: least(settings.length, &place.kinds),
+        faults: least(settings.length, &counted),
         unknown_outcomes: usize::from(run.server.is_some()),
         promotions: settings.pair.as_ref().map_or(0, |_| least_promotions(settings.length)),
     };

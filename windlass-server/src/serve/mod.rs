@@ -14,6 +14,7 @@ pub mod logs;
 pub mod metrics;
 mod presence;
 mod recorder;
+mod reencrypt;
 pub mod signals;
 pub mod tls;
 pub mod webhook;
@@ -44,7 +45,7 @@ use self::signals::{Asked, Signals};
 use self::tls::Tls;
 use self::webhook::{Deliverer, SystemLookup};
 use self::words::Started;
-use crate::api::{self, ApiState, Reload, Reloads, Reread};
+use crate::api::{self, ApiState, Gone, Reload, Reloads, Reread};
 use crate::marked::{self, Owner};
 
 /// How often measured distributions are folded together.
@@ -109,7 +110,7 @@ impl Server {
             None => {
                 marked::refuse_foreign_file(&settings.store)?;
                 let opened = store::open(&settings.store).await;
-                opened.with_context(|| format!("cannot open {}", settings.store_shown()))?
+                crate::moved::followed(opened.with_context(|| format!("cannot open {}", settings.store_shown()))?)
             }
         };
         // A demonstration has nothing to hide, and a second process that works on the same store.
@@ -121,12 +122,15 @@ impl Server {
         let (listener, moved) = listen::bind(&settings).await?;
         let listen = listener.local_addr().context("cannot tell the address")?;
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
-        let health = Health::new(Arc::clone(&store), stopping.clone());
+        let health = Health::new(Arc::clone(&store), stopping.clone()).tell_place(settings.tokens.is_empty());
         let exporter = Exporter::new(handle, Arc::clone(&store));
         let (reload, reloads) = Reload::new();
-        let apis = apis(&client, &settings, &stopping, reload);
-        // It ends by itself when the server stops.
+        let gone = Arc::new(Gone::default());
+        let apis = apis(&client, &settings, &stopping, reload, &gone);
+        // They end by themselves when the server stops.
+        tokio::spawn(gone.watch(Arc::clone(&store), stopping.clone()));
         tokio::spawn(Recorder::default().run(Arc::clone(&store), stopping.clone()));
+        tokio::spawn(reencrypt::run(Arc::clone(&store), settings.read_only, stopping.clone()));
         let guard = Arc::new(Guard::new(&settings, apis, health, exporter, stopping.clone())?);
         let upkeep =
             tokio::spawn(keep_up(Arc::clone(&store), Arc::clone(&guard), settings.retention, stopping.clone()));
@@ -240,13 +244,13 @@ impl Server {
 }
 
 /// The API on the store itself, and on what a token sees of it.
-fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken, reload: Reload) -> Apis {
+fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken, reload: Reload, gone: &Arc<Gone>) -> Apis {
     // Only what comes over the API: workers of this process are counted where they run.
     let presence = Presence::over(Arc::clone(client.store()));
     let (limits, policies) = (*client.limits_in_force(), settings.policies.clone());
     let client = Client::with_store(Arc::new(presence)).limits(limits).policies(policies);
     let state = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
-    let state = state.reload(reload);
+    let state = state.reload(reload).gone(Arc::clone(gone));
     Apis::new(api::router(state.clone()), move |&Seen { name, whole, bounds, hides }| {
         if whole {
             return api::router(state.with_client(client.clone().submitted_by(name)));

@@ -22,6 +22,9 @@ create table windlass_log (
     text text not null,
     primary key (seq, version, line)
 ) without rowid;
+-- By what people look for jobs: `name` is `c` for a correlation id, `t:` and the key for a tag.
+create table windlass_mark (seq integer not null, name text not null, value text not null, primary key (seq, name)) without rowid;
+create index windlass_mark_value on windlass_mark (name, value, seq);
 -- `seq` depends on `parent`, from its submission or by FAN_IN. `open` until the parent has ended.
 create table windlass_edge (
     parent integer not null,
@@ -37,8 +40,7 @@ create table windlass_key (
     scope text not null,
     key text not null,
     job blob not null,
-    type text not null,
-    digest blob not null,
+    fingerprint blob not null,
     until integer not null,
     first_at integer not null,
     expires_at integer,
@@ -87,3 +89,7 @@ create table windlass_pulse (
     grace_until integer not null
 );
 insert into windlass_pulse values (1, 0, 0, 0);
+
+-- A move of the store, as JSON, and what changed while it was copied: kind 0 a job, 1 a workflow, 2 an idempotency key.
+create table windlass_move (only_row integer primary key check (only_row = 1), record text not null);
+create table windlass_change (number integer primary key, kind integer not null, seq integer, scope text, key text);
