@@ -43,7 +43,7 @@ pub use observe::{
 };
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{ApplicationPool, PostgresOptions, PostgresStore};
 pub use request::*;
 #[cfg(feature = "encryption")]
 pub use sealed::{Keyring, Sealed, UNOPENED_WAIT};

@@ -181,6 +181,10 @@ impl Store for PostgresStore {
     }
 
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        // The application's pool lends to them too, from the application's own runtime.
+        if self.inner.lending.is_some() {
+            return Ok(None);
+        }
         // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
         let options = self.options.clone().connections(2).without_migrations().without_notifications();
         Ok(Some(Arc::new(PostgresStore::with(options).await?)))
