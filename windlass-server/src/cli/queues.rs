@@ -1,6 +1,7 @@
 //! `windlass queues`: what waits where, and whether it may start.
 
 use clap::{Args, Subcommand};
+use windlass::flow::ControlEdit;
 use windlass::store::{Act, Filter, QueueRecord};
 use windlass::{Error, QueueName, State};
 
@@ -98,7 +99,7 @@ async fn set_paused(session: &Session, arguments: &PauseArgs, paused: bool) -> a
     let by = arguments.by.clone().or_else(user);
     for queue in &arguments.queues {
         let known = find(session, queue).await.is_ok();
-        session.store().set_paused(queue, paused, by.as_deref()).await?;
+        session.store().control(&ControlEdit::pause(queue.clone(), paused), by.as_deref()).await?;
         let word = if paused { "paused" } else { "open" };
         match known {
             true => say(format!("queue {queue} is {word}")),
