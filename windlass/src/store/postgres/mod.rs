@@ -31,6 +31,9 @@ mod lent;
 mod link;
 mod listen;
 mod migrate;
+mod moving;
+mod moving_read;
+mod moving_write;
 mod notify;
 mod operate;
 mod ordered;
@@ -40,6 +43,7 @@ mod pulse;
 mod read;
 mod ready;
 mod records;
+mod rewrite;
 mod schedules;
 mod settle;
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
@@ -70,6 +74,8 @@ use self::lanes::Lanes;
 pub use self::lent::ApplicationPool;
 use self::lent::Lending;
 use self::link::Link;
+#[doc(hidden)]
+pub use self::listen::wakes_in;
 pub use self::migrate::SCHEMA_VERSION;
 use self::pool::Pool;
 use self::turns::{Caller, Turns};
