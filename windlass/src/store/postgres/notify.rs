@@ -172,8 +172,12 @@ impl NotifyTask {
     async fn next(&mut self, rest: &Rest) -> Option<PendingHints> {
         self.wanted.recv().await?;
         loop {
-            let urgent = !locked(&self.hints).urgent.is_empty();
-            match timeout_at(rest.over_at(urgent), self.wanted.recv()).await {
+            let over_at = rest.over_at(!locked(&self.hints).urgent.is_empty());
+            if over_at <= Instant::now() {
+                // Without a timer, which would take up to a millisecond.
+                return Some(std::mem::take(&mut *locked(&self.hints)));
+            }
+            match timeout_at(over_at, self.wanted.recv()).await {
                 Ok(Some(())) => {}
                 Ok(None) | Err(_) => return Some(std::mem::take(&mut *locked(&self.hints))),
             }
