@@ -347,6 +347,18 @@ async fn x1_the_sql_function_enqueues_from_any_language() {
         let refused = client.query_one(&format!("select {schema}.enqueue({bad})"), &[]).await;
         assert!(refused.is_err(), "{bad}");
     }
+    // M8, M12: what the program refuses, the function refuses.
+    let nested = |depth: usize| format!("'test', '{}{}'", "[".repeat(depth), "]".repeat(depth));
+    let objects = |depth: usize| format!("'test', '{}1{}'", "{\"a\":".repeat(depth), "}".repeat(depth));
+    for bad in
+        ["'windlass.webhook'".to_owned(), "'t', queue => 'windlass.webhooks'".to_owned(), nested(101), objects(101)]
+    {
+        let refused = client.query_one(&format!("select {schema}.enqueue({bad})"), &[]).await;
+        assert!(refused.is_err(), "{bad}");
+    }
+    for good in ["'windlassen'".to_owned(), nested(100), objects(100)] {
+        client.query_one(&format!("select {schema}.enqueue({good})"), &[]).await.expect(&good);
+    }
     assert_sound(&store).await;
 }
 
