@@ -30,6 +30,9 @@ mod lease;
 mod link;
 mod listen;
 mod migrate;
+mod moving;
+mod moving_read;
+mod moving_write;
 mod notify;
 mod operate;
 mod ordered;
@@ -39,6 +42,7 @@ mod pulse;
 mod read;
 mod ready;
 mod records;
+mod rewrite;
 mod schedules;
 mod settle;
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
@@ -67,6 +71,8 @@ use self::hosts::Hosts;
 use self::ids::IdKey;
 use self::lanes::Lanes;
 use self::link::Link;
+#[doc(hidden)]
+pub use self::listen::wakes_in;
 pub use self::migrate::SCHEMA_VERSION;
 use self::pool::Pool;
 use self::turns::{Caller, Turns};

@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use super::PostgresStore;
 use super::fault::retrying;
+use super::moving::Mover;
 use super::turns::Caller;
 use crate::error::{Error, Result};
 use crate::flow::{Change, ControlEdit, ControlRecord};
@@ -16,8 +17,10 @@ use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
 use crate::store::faults::FaultGroup;
+use crate::store::moving::Movable;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
+use crate::store::rewrite::Rewrite;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
 
@@ -28,6 +31,10 @@ const CALLS_AT_ONCE: usize = 2;
 impl Store for PostgresStore {
     fn kind(&self) -> &'static str {
         "postgres"
+    }
+
+    fn movable(&self) -> Option<Arc<dyn Movable>> {
+        Some(Arc::new(Mover::new(Arc::clone(&self.inner))))
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -167,6 +174,10 @@ impl Store for PostgresStore {
 
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         retrying("read workflows", || self.inner.workflows(query)).await
+    }
+
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        retrying("rewrite what is stored", || self.inner.rewrite(rewrites)).await
     }
 
     async fn own(&self, owner: &str) -> Result<()> {
