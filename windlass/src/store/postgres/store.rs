@@ -24,6 +24,9 @@ use crate::store::rewrite::Rewrite;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
 
+/// Claims, and settlements, that a worker has under way at once: while one commits, the server works on the other.
+const CALLS_AT_ONCE: usize = 2;
+
 #[async_trait]
 impl Store for PostgresStore {
     fn kind(&self) -> &'static str {
@@ -194,6 +197,10 @@ impl Store for PostgresStore {
         // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
         let options = self.options.clone().connections(2).without_migrations().without_notifications();
         Ok(Some(Arc::new(PostgresStore::with(options).await?)))
+    }
+
+    fn calls_at_once(&self) -> usize {
+        CALLS_AT_ONCE
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {
