@@ -233,6 +233,7 @@ fn print(report: &Report) {
         println!("promotions         {}", report.promotions);
         println!("back p99           {back:.2} s after a promotion, {longest:.2} s at most");
     }
+    println!("not begun          {} jobs of killed workers", report.killed_before_begun);
     println!("violations         {}", report.violations_total());
     for (invariant, count) in &report.violations {
         println!("  {invariant:<16} {count}");

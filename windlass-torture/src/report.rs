@@ -66,6 +66,8 @@ pub struct Report {
     pub back_p99_seconds: Option<f64>,
     /// The longest of these times.
     pub back_max_seconds: Option<f64>,
+    /// Jobs that a worker had claimed and not begun when it was killed: most of them claimed ahead of free slots.
+    pub killed_before_begun: usize,
     /// Violations, by invariant.
     pub violations: BTreeMap<&'static str, usize>,
     /// Whether the run did enough to prove something.
@@ -112,6 +114,7 @@ impl Report {
             promotions: lines.iter().filter(|line| line.event == Event::Promoted).count(),
             back_p99_seconds: quantile(&backs, 0.99).map(|time| time.as_secs_f64()),
             back_max_seconds: backs.last().map(Duration::as_secs_f64),
+            killed_before_begun: killed_before_begun(lines),
             violations: counts(violations),
             valid: true,
             too_little: Vec::new(),
@@ -234,6 +237,31 @@ fn backs(lines: &[Line]) -> Vec<Duration> {
     backs
 }
 
+/// How many leases killed workers held whose handlers had not begun, and that were not given back.
+fn killed_before_begun(lines: &[Line]) -> usize {
+    let mut held: HashMap<&str, HashSet<Lease>> = HashMap::new();
+    let mut found = 0;
+    for line in lines {
+        match &line.event {
+            Event::Claimed(grants) => held.entry(&line.by).or_default().extend(grants.iter().map(|grant| grant.lease)),
+            Event::RunStarted(lease) => {
+                held.entry(&line.by).or_default().remove(lease);
+            }
+            Event::SettleSent(asked) => {
+                let mine = held.entry(&line.by).or_default();
+                asked.asked.iter().for_each(|sent| {
+                    mine.remove(&sent.lease);
+                });
+            }
+            Event::Fault { kind, target: Some(target) } if kind == Kind::Kill.as_str() => {
+                found += held.remove(target.as_str()).map_or(0, |leases| leases.len());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// By how much the store's clock is ahead of the machine's monotonic one: the median of all calls that show both.
 fn store_clock(lines: &[Line]) -> Option<i64> {
     let mut offsets: Vec<i64> = Vec::new();
@@ -268,7 +296,7 @@ mod tests {
 
     use super::super::check::check;
     use super::super::dump::{AttemptEnd, JobEnd};
-    use super::super::history::{Asked, Grant};
+    use super::super::history::{Asked, Grant, Sent};
     use super::*;
 
     fn job(number: u128) -> JobId {
@@ -318,6 +346,24 @@ mod tests {
             write(9_000_000, "stalled", enqueued()),
         ];
         assert_eq!(backs(&lines), [Duration::from_millis(500)]);
+    }
+
+    #[test]
+    fn a_killed_worker_loses_what_it_had_claimed_and_not_begun() {
+        let lease = |number| Lease { job: job(number), version: 1 };
+        let grant = |number| Grant { lease: lease(number), started: 1, expires: 9 };
+        let write = |event| Line { at: 1, by: "a".to_owned(), event };
+        let sent = Sent { lease: lease(2), outcome: Outcome::Completed };
+        let kill = |who: &str| write(Event::Fault { kind: "kill".to_owned(), target: Some(who.to_owned()) });
+        let lines = [
+            write(Event::Claimed(vec![grant(1), grant(2), grant(3), grant(4)])),
+            write(Event::RunStarted(lease(1))),
+            write(Event::SettleSent(Asked { call: 1, before: None, asked: vec![sent] })),
+            kill("b"),
+            kill("a"),
+            kill("a"),
+        ];
+        assert_eq!(killed_before_begun(&lines), 2);
     }
 
     #[test]

@@ -89,7 +89,7 @@ async fn enqueue(store: &PostgresStore, job: NewJob) -> JobId {
 
 impl Scene {
     async fn begin(store: Arc<PostgresStore>) -> Self {
-        let client = Client::with_store(Arc::clone(&store));
+        let client = Client::with_store(Arc::clone(&store) as Arc<dyn Store>);
         let started = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&started);
         let worker = Worker::new(&client).queue("default", 20).lease_time(LEASE);
