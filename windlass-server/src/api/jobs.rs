@@ -137,9 +137,7 @@ async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -
     };
     let asked = ListQuery { filter: query.filter()?, limit: query.limit()?, after: query.cursor()?, order };
     query.done()?;
-    let wanted = asked.limit;
-    let page = bounded::page(&state, asked).await?;
-    bounded::page_answer(&state, shown, wanted, page).await
+    bounded::page_answer(&state, shown, asked).await
 }
 
 /// Count jobs
@@ -192,8 +190,7 @@ async fn find(
     check_count("ids", asked.ids.len(), CALL_MAX)?;
     let mut seen = HashSet::with_capacity(asked.ids.len());
     let ids: Vec<JobId> = asked.ids.into_iter().filter(|id| seen.insert(*id)).collect();
-    let found = bounded::find(&state, &ids).await?;
-    bounded::found_answer(&state, shown, found).await
+    bounded::found_answer(&state, shown, &ids).await
 }
 
 /// Get a job

@@ -20,6 +20,7 @@ mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod request;
+mod rewrite;
 pub mod rules;
 #[cfg(feature = "encryption")]
 mod sealed;
@@ -46,10 +47,11 @@ pub use observe::{
 };
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{ApplicationPool, PostgresOptions, PostgresStore};
 pub use request::*;
+pub use rewrite::{Part, Rewrite};
 #[cfg(feature = "encryption")]
-pub use sealed::{Keyring, Sealed, UNOPENED_WAIT};
+pub use sealed::{Keyring, Sealed, UNOPENED_WAIT, UnderKeys};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 
@@ -189,6 +191,14 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>>;
 
     // Itself.
+
+    /// Replaces stored bytes by others that mean the same, each if it is still what was read; says of each whether it was.
+    ///
+    /// For layers that encrypt. A store that cannot refuses.
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        let _ = rewrites;
+        Err(Error::invalid("store", format!("a store of kind {} rewrites nothing", self.kind())))
+    }
 
     /// Marks a store that nobody has used as this owner's, and finds the mark in one that was: for commands that settle and
     /// remove jobs by themselves. Refuses a store that somebody else has used.

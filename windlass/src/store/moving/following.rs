@@ -21,8 +21,8 @@ use crate::schedule::ScheduleRecord;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::{
     ActRecord, ClaimRequest, Claims, Counted, Cursor, Durability, Extended, FaultGroup, FaultQuery, Filter, Inserted,
-    JobEvent, KeyQuery, ListQuery, Operated, Operation, Page, QueueRecord, Save, ScheduleEdit, ScheduleEdited, Settled,
-    Store, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport, WorkflowQuery,
+    JobEvent, KeyQuery, ListQuery, Operated, Operation, Page, QueueRecord, Rewrite, Save, ScheduleEdit, ScheduleEdited,
+    Settled, Store, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport, WorkflowQuery,
 };
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -218,6 +218,7 @@ following! {
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> ScheduleEdited;
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Vec<ScheduleRecord>;
     async fn workflows(&self, query: &WorkflowQuery) -> Page<WorkflowRecord>;
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Vec<bool>;
     async fn own(&self, owner: &str) -> ();
     async fn ready(&self) -> ();
     async fn durability(&self) -> Durability;

@@ -38,6 +38,7 @@ mod prune;
 mod read;
 mod reader;
 mod records;
+mod rewrite;
 mod schedules;
 mod settle;
 mod store;

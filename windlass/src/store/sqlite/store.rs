@@ -18,6 +18,7 @@ use crate::store::faults::FaultGroup;
 use crate::store::moving::Movable;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
+use crate::store::rewrite::Rewrite;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
 
@@ -181,6 +182,11 @@ impl Store for SqliteStore {
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         let query = query.clone();
         self.readers.read("read workflows", move |tx| tx.workflows(&query)).await
+    }
+
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        let rewrites = rewrites.to_vec();
+        self.write("rewrite what is stored".to_owned(), rewrites.len(), move |tx| tx.rewrite(&rewrites)).await
     }
 
     async fn own(&self, owner: &str) -> Result<()> {
