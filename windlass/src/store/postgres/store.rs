@@ -10,6 +10,7 @@ use super::PostgresStore;
 use super::fault::retrying;
 use super::turns::Caller;
 use crate::error::Result;
+use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
 };
@@ -42,7 +43,7 @@ impl Store for PostgresStore {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         self.inner.give_back_unheard().await;
-        retrying("claim jobs", || self.inner.claim(request)).await.map(Claims::from)
+        retrying("claim jobs", || self.inner.claim(request)).await
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
@@ -132,6 +133,18 @@ impl Store for PostgresStore {
             tx.finish(set).await
         })
         .await
+    }
+
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        retrying("control a queue", || self.inner.control(edit, by)).await
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        retrying("read the control of a queue", || self.inner.controlled(queue)).await
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        retrying("list keys", || self.inner.keys(query)).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
