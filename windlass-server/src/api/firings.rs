@@ -189,7 +189,7 @@ fn foresee(asked: &Preview, from: Timestamp, n: usize) -> Result<Previewed, Erro
         Timing::Cron(cron) => {
             let found = look(cron.expression(), cron.zone(), from, n)?;
             let warnings = warnings(&found.next, from);
-            let words = format!("{}, {}", cron.words(), cron.zone());
+            let words = format!("{}, {}", cron.words().trim_end_matches('.'), cron.zone());
             Ok(Previewed { words, next: found.next, clock_changes: found.clock_changes, warnings })
         }
         Timing::Every { every, anchor } => {

@@ -14,6 +14,7 @@ mod errors;
 mod events;
 mod extract;
 mod firings;
+mod gone;
 mod history;
 mod jobs;
 mod leases;
@@ -44,6 +45,7 @@ use windlass::store::Store;
 
 pub use error::{Refusal, problem_response};
 pub use extract::Caller;
+pub use gone::Gone;
 pub use me::{About, Standing};
 pub use openapi::document;
 pub use reload::{Reload, Reloads, Reread};
@@ -63,6 +65,7 @@ pub struct ApiState {
     operations: Arc<Registry>,
     bounds: Arc<Bounds>,
     pulse: pulse::Pulse,
+    gone: Arc<Gone>,
     reload: Option<Reload>,
     body_bytes: usize,
 }
@@ -76,6 +79,7 @@ impl ApiState {
             operations: Arc::default(),
             bounds: Arc::default(),
             pulse: pulse::Pulse::default(),
+            gone: Arc::default(),
             reload: None,
             body_bytes: BODY_BYTES_DEFAULT,
         }
@@ -84,7 +88,8 @@ impl ApiState {
     /// The same on another client: with operations and a pulse of its own, and under the same bounds, which are of the process.
     #[must_use]
     pub fn on(&self, client: Client) -> Self {
-        ApiState { client, operations: Arc::default(), pulse: pulse::Pulse::default(), ..self.clone() }
+        let (operations, pulse, gone) = (Arc::default(), pulse::Pulse::default(), Arc::default());
+        ApiState { client, operations, pulse, gone, ..self.clone() }
     }
 
     /// The same on another client of the same caller: operations are shared.
@@ -97,6 +102,13 @@ impl ApiState {
     #[must_use]
     pub fn reload(mut self, reload: Reload) -> Self {
         self.reload = Some(reload);
+        self
+    }
+
+    /// Tells of the workers that this one saw go.
+    #[must_use]
+    pub fn gone(mut self, gone: Arc<Gone>) -> Self {
+        self.gone = gone;
         self
     }
 

@@ -18,7 +18,7 @@ use super::error::Refusal;
 use super::extract::{Body, Name, Query};
 use super::operations;
 use super::roles::{Role, needs};
-use super::{ApiState, bounded};
+use super::{ApiState, bounded, gone};
 use crate::wire::{
     CLAIM_NAMES_MAX, Changed, NewOperation, OperationState, OperationStatus, Queue, QueuePage, WorkerReport, Workers,
 };
@@ -77,7 +77,8 @@ async fn get(State(state): State<ApiState>, Name(name): Name) -> Result<Json<Que
     let name = QueueName::new(name)?;
     let found = find(&state, &name).await?;
     let found = found.ok_or_else(|| Error::not_found("queue", name.as_str()))?;
-    Ok(Json(Queue::from(&found)))
+    let control = state.store().controlled(&name).await?;
+    Ok(Json(Queue { control: control.as_ref().map(Into::into), ..Queue::from(&found) }))
 }
 
 async fn find(state: &ApiState, name: &QueueName) -> Result<Option<QueueRecord>, Error> {
@@ -150,17 +151,26 @@ async fn purge(acting: Acting, Name(name): Name) -> Result<Response, Refusal> {
     get,
     path = "/v1/workers",
     tag = "workers",
+    params(("gone" = Option<String>, Query, description = "Tell, too, who went without goodbye in this time, 1h at most, as far as \
+        this server saw it: workers of which nothing is heard any more although they held jobs.")),
     responses((status = 200, description = "Those heard of in the last 30 s, by id.", body = Workers))
 )]
-async fn workers(State(state): State<ApiState>) -> Result<Json<Workers>, Refusal> {
+async fn workers(State(state): State<ApiState>, mut query: Query) -> Result<Json<Workers>, Refusal> {
+    let asked = query.duration("gone", gone::TOLD_FOR, Duration::ZERO)?;
+    query.done()?;
     let workers = state.store().workers().await?;
+    let mut gone = Vec::new();
+    if !asked.is_zero() {
+        state.gone.see(&**state.store(), &workers).await?;
+        gone = state.gone.told(&**state.store(), asked).await?;
+    }
     let mut bytes = 0;
     let fits = |worker: &&WorkerRecord| {
         bytes += bounded::bytes_of_worker(worker);
         bytes <= bounded::ANSWER_BYTES_MAX
     };
     let items: Vec<_> = workers.iter().take_while(fits).map(Into::into).collect();
-    Ok(Json(Workers { left_out: workers.len() - items.len(), items }))
+    Ok(Json(Workers { left_out: workers.len() - items.len(), items, gone }))
 }
 
 /// A worker says that it lives and what it serves

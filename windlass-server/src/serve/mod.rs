@@ -44,7 +44,7 @@ use self::signals::{Asked, Signals};
 use self::tls::Tls;
 use self::webhook::{Deliverer, SystemLookup};
 use self::words::Started;
-use crate::api::{self, ApiState, Reload, Reloads, Reread};
+use crate::api::{self, ApiState, Gone, Reload, Reloads, Reread};
 use crate::marked::{self, Owner};
 
 /// How often measured distributions are folded together.
@@ -124,8 +124,10 @@ impl Server {
         let health = Health::new(Arc::clone(&store), stopping.clone());
         let exporter = Exporter::new(handle, Arc::clone(&store));
         let (reload, reloads) = Reload::new();
-        let apis = apis(&client, &settings, &stopping, reload);
-        // It ends by itself when the server stops.
+        let gone = Arc::new(Gone::default());
+        let apis = apis(&client, &settings, &stopping, reload, &gone);
+        // They end by themselves when the server stops.
+        tokio::spawn(gone.watch(Arc::clone(&store), stopping.clone()));
         tokio::spawn(Recorder::default().run(Arc::clone(&store), stopping.clone()));
         let guard = Arc::new(Guard::new(&settings, apis, health, exporter, stopping.clone())?);
         let upkeep =
@@ -240,13 +242,13 @@ impl Server {
 }
 
 /// The API on the store itself, and on what a token sees of it.
-fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken, reload: Reload) -> Apis {
+fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken, reload: Reload, gone: &Arc<Gone>) -> Apis {
     // Only what comes over the API: workers of this process are counted where they run.
     let presence = Presence::over(Arc::clone(client.store()));
     let (limits, policies) = (*client.limits_in_force(), settings.policies.clone());
     let client = Client::with_store(Arc::new(presence)).limits(limits).policies(policies);
     let state = ApiState::new(client.clone()).stopping(stopping.clone()).body_bytes(settings.limits.batch_bytes);
-    let state = state.reload(reload);
+    let state = state.reload(reload).gone(Arc::clone(gone));
     Apis::new(api::router(state.clone()), move |&Seen { name, whole, bounds, hides }| {
         if whole {
             return api::router(state.with_client(client.clone().submitted_by(name)));

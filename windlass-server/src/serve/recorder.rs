@@ -173,6 +173,66 @@ mod tests {
         assert_eq!(of(SampleStep::Seconds).await, fine);
     }
 
+    /// What `explain` says of a job that waits for its turn in a queue that drains.
+    async fn seconds_until(client: &Client, id: windlass::JobId) -> f64 {
+        let router = crate::api::router(crate::api::ApiState::new(client.clone()));
+        let request = axum::http::Request::get(format!("/v1/jobs/{id}/explain")).body(axum::body::Body::empty());
+        let response = tower::ServiceExt::oneshot(router, request.expect("a request")).await.expect("an answer");
+        let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
+        let answer: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+        answer["about"]["seconds"].as_f64().unwrap_or_else(|| panic!("no prospect: {answer}"))
+    }
+
+    #[tokio::test]
+    async fn the_predicted_start_in_a_draining_queue_is_within_a_quarter() {
+        let clock = ManualClock::default();
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let client = Client::with_store(Arc::clone(&store));
+        let worker = windlass::job::WorkerId::new("w").expect("a name");
+        let jobs: Vec<NewJob> = (0..900).map(|_| NewJob::new("t", Payload::default())).collect();
+        let ids: Vec<_> = client.enqueue_all(jobs).await.expect("stored").iter().map(|job| job.id).collect();
+        let mut recorder = Recorder::default();
+        // Three to seven jobs a second, in no regular order; a worker announces itself as long as it works.
+        let mut drain = async |second: u32| {
+            let served = windlass::store::ServedQueue { queue: QueueName::default(), slots: 9, busy: 9 };
+            let report = windlass::store::WorkerReport {
+                id: worker.clone(),
+                host: "here".to_owned(),
+                queues: vec![served],
+                types: None,
+            };
+            store.announce(&report).await.expect("announced");
+            let most = usize::try_from(3 + (second * 7) % 5).expect("a small number");
+            let request = ClaimRequest::new(worker.clone(), QueueName::default(), most);
+            let claimed = store.claim(&request).await.expect("claimed");
+            let started: Vec<_> = claimed.jobs.iter().map(|claimed| claimed.job.id).collect();
+            clock.advance(SECOND);
+            let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+            store.settle(&settlements).await.expect("settled");
+            if second % 10 == 9 {
+                recorder.take(&*store).await.expect("taken");
+            }
+            started
+        };
+        for second in 0..60 {
+            drain(second).await;
+        }
+        // After a minute at five a second.
+        for (wanted, pace) in [(500, 40.0), (899, 119.8)] {
+            let predicted = seconds_until(&client, ids[wanted]).await;
+            assert!(
+                (predicted / pace - 1.0).abs() < 0.25,
+                "job {wanted}: {predicted} s predicted, {pace} s at the pace"
+            );
+        }
+        let predicted = seconds_until(&client, ids[700]).await;
+        let mut took = 0;
+        while !drain(60 + took).await.contains(&ids[700]) {
+            took += 1;
+        }
+        assert!((predicted / f64::from(took) - 1.0).abs() < 0.25, "{predicted} s predicted, {took} s taken");
+    }
+
     #[test]
     fn lanes_beyond_the_most_are_added_up() {
         let lane = |number: u64| LaneRecord {

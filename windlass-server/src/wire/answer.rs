@@ -8,7 +8,7 @@ use windlass::{JobId, Timestamp, WorkflowId};
 use super::job::{Attempt, Job, LogLine};
 use super::operate::{Action, Refused};
 use super::problem::Problem;
-use super::record::{Event, Queue, RecordedAct, Worker, Workflow};
+use super::record::{Event, GoneWorker, Queue, RecordedAct, Worker, Workflow};
 use super::{Limit, names};
 
 /// A page of a list.
@@ -89,6 +89,9 @@ pub struct Workers {
     /// How many of them are left out, because the answer would become too large.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
+    /// With `gone`: those that went without goodbye, the last first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<GoneWorker>,
 }
 
 fn is_zero(number: &usize) -> bool {

@@ -10,6 +10,7 @@ use windlass::store::{
 use windlass::workflow::{WorkflowRecord, WorkflowState};
 use windlass::{Error, JobId, JobType, QueueName, Result, State, Timestamp, WorkflowId};
 
+use super::control::Controlled;
 use super::names;
 
 /// How many jobs are in each state.
@@ -74,6 +75,9 @@ pub struct Queue {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub oldest_scheduled: Option<Timestamp>,
+    /// Its flow control, if it has one; told only where one queue is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Controlled>,
 }
 
 /// A queue that a worker serves.
@@ -127,6 +131,43 @@ pub struct Worker {
     /// When it was last heard of.
     #[schema(value_type = String, format = DateTime)]
     pub seen_at: Timestamp,
+}
+
+/// A worker of which nothing is heard any more although it held jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GoneWorker {
+    /// Who.
+    pub id: String,
+    /// The machine it ran on.
+    pub host: String,
+    /// When it was first heard of.
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: Timestamp,
+    /// When it was last heard of.
+    #[schema(value_type = String, format = DateTime)]
+    pub seen_at: Timestamp,
+    /// What it held, as it is now; at most 20.
+    pub jobs: Vec<LostJob>,
+    /// Whether it held more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+/// A job that a worker held when it went.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LostJob {
+    /// Its identity.
+    #[schema(value_type = String, format = "uuid")]
+    pub id: JobId,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub job_type: String,
+    /// Its state now.
+    #[schema(value_type = names::StateName)]
+    pub state: State,
+    /// Who runs it now, if somebody does: the worker that went until its lease ends, then who took it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
 }
 
 /// A workflow.
@@ -319,6 +360,7 @@ impl From<&QueueRecord> for Queue {
             paused: queue.paused,
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
+            control: None,
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::body::Body;
 use serde_json::{Value, json};
 
@@ -104,5 +106,47 @@ async fn a_schedule_that_makes_no_sense_is_refused() {
     for (schedule, field) in bad {
         let answer = server.post("/v1/schedules", schedule.clone()).await;
         assert_eq!(answer.problem(), (400, "invalid-argument".into(), Some(field.into())), "{schedule}");
+    }
+}
+
+/// A daily half past two in Berlin around the clock changes of 2027: what the preview shows is what fires.
+#[tokio::test]
+async fn firings_happen_as_the_preview_shows_them_across_clock_changes() {
+    let server = Server::new();
+    for (begin, changes_at) in [("2027-03-26T12:00:00Z", "2027-03-28"), ("2027-10-29T12:00:00Z", "2027-10-31")] {
+        server.clock.advance_to(begin.parse().expect("a time"));
+        let name = format!("from-{changes_at}");
+        let timing = json!({ "cron": "30 2 * * *", "zone": "Europe/Berlin" });
+        let mut schedule = timing.clone();
+        schedule["name"] = json!(name);
+        schedule["overlap"] = json!("allow");
+        schedule["job"] = json!({ "type": "t" });
+        server.post("/v1/schedules", schedule).await.ok();
+        let mut preview = timing;
+        preview["n"] = json!(5);
+        let shown = server.post("/v1/schedules/preview", preview).await.ok();
+        let shown: Vec<(String, bool)> = shown["next"]
+            .as_array()
+            .expect("firings")
+            .iter()
+            .map(|one| (one["at"].as_str().expect("a moment").to_owned(), one["note"].is_string()))
+            .collect();
+        let noted: Vec<&str> = shown.iter().filter(|(_, noted)| *noted).map(|(at, _)| &at[..10]).collect();
+        assert_eq!(noted, [changes_at], "only the day of the change is noted: {shown:?}");
+        // Upkeep comes by every hour.
+        for _ in 0..5 * 24 {
+            server.clock.advance(Duration::from_secs(3600));
+            server.post("/v1/upkeep", json!({})).await.ok();
+        }
+        let fired = server.get(&format!("/v1/jobs?schedule={name}")).await.ok();
+        let mut fired: Vec<String> = fired["items"]
+            .as_array()
+            .expect("jobs")
+            .iter()
+            .map(|job| job["firing"]["slot"].as_str().expect("a slot").to_owned())
+            .collect();
+        fired.sort();
+        assert_eq!(fired, shown.into_iter().map(|(at, _)| at).collect::<Vec<_>>());
+        server.call("DELETE", &format!("/v1/schedules/{name}"), json!(null)).await;
     }
 }

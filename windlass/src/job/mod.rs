@@ -45,13 +45,13 @@ pub use id::{
 };
 pub use lease::{Lease, LeaseKey, SPAWN_MAX, Settlement, Stale};
 pub use new_job::NewJob;
-pub(crate) use options::check_chars;
 pub use options::{
     BATCH_MAX, CHECKPOINT_BYTES_MAX, CORRELATION_CHARS_MAX, EXECUTION_NOTICE, FLOW_KEY_CHARS_MAX, Idempotency,
     JobOptions, KEY_CHARS_MAX, Limits, PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX, RunAt, SUBMITTER_CHARS_MAX,
     SYSTEM_PREFIX, Scope, TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_MAX, TIMEOUT_MAX, TRACE_BYTES_MAX, Timeouts,
     TraceContext, URL_BYTES_MAX, WINDOW_DEFAULT, check_tags, check_url,
 };
+pub(crate) use options::{check_chars, marks};
 pub(crate) use payload::check_size;
 pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload, SEALED_TYPE};
 pub use policies::{Policies, PolicyPatch};

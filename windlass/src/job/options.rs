@@ -303,6 +303,27 @@ impl JobOptions {
 }
 
 impl JobOptions {
+    /// By what people look for the job, for a store that keeps an index of it: the names of its marks, and their values.
+    pub fn marks(&self) -> impl Iterator<Item = (String, &str)> {
+        marks(&self.tags, self.correlation_id.as_deref())
+    }
+
+    /// Whether there is anything in [`marks`](Self::marks).
+    pub fn is_marked(&self) -> bool {
+        self.correlation_id.is_some() || !self.tags.is_empty()
+    }
+}
+
+/// The marks of a correlation id and of tags. The correlation id comes first: fewer jobs share it.
+pub(crate) fn marks<'a>(
+    tags: &'a BTreeMap<String, String>,
+    correlation_id: Option<&'a str>,
+) -> impl Iterator<Item = (String, &'a str)> {
+    let correlation = correlation_id.map(|id| ("c".to_owned(), id));
+    correlation.into_iter().chain(tags.iter().map(|(key, value)| (format!("t:{key}"), value.as_str())))
+}
+
+impl JobOptions {
     /// How it is debounced, if it is.
     pub fn debounce(&self) -> Option<&Debounce> {
         self.idempotency.as_ref()?.debounce.as_ref()

@@ -235,6 +235,12 @@ impl Filter {
             && self.text.as_deref().is_none_or(|text| holds(job, text))
     }
 
+    /// The mark by which the jobs are found, if a tag or a correlation id is asked for: its name and value, as in
+    /// [`JobOptions::marks`](crate::job::JobOptions::marks).
+    pub fn mark(&self) -> Option<(String, &str)> {
+        crate::job::marks(&self.tags, self.correlation_id.as_deref()).next()
+    }
+
     /// The states in which a job can match at all, each once and in order; `None` for any.
     pub fn possible_states(&self) -> Option<Vec<State>> {
         let all = [self.states.is_empty(), self.worker.is_none(), self.fingerprint.is_none()];
@@ -383,6 +389,20 @@ impl KeyQuery {
     pub fn new(queue: QueueName) -> Self {
         KeyQuery { queue, blocked: false, key: None, limit: 100, after: None }
     }
+}
+
+/// Asks for workflows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WorkflowQuery {
+    /// Those with these ids.
+    Ids(Vec<WorkflowId>),
+    /// All of them, newest first.
+    Newest {
+        /// How many at most, up to [`PAGE_MAX`].
+        limit: usize,
+        /// Where the last page ended.
+        after: Option<Cursor>,
+    },
 }
 
 /// One step of an operator's act.

@@ -15,7 +15,7 @@ const ROWS: usize = 200_000;
 const LEASED: usize = 20_000;
 
 /// Tables that grow with the number of jobs.
-const BIG: [&str; 8] = ["job", "ready", "leased", "done", "pending", "edge", "attempt", "key"];
+const BIG: [&str; 9] = ["job", "ready", "leased", "done", "pending", "edge", "attempt", "key", "mark"];
 
 /// Statements that look at everything on purpose, or at as many rows of each table as they are told, and make the schema.
 const WHOLE: [&str; 7] =
@@ -40,7 +40,8 @@ async fn fill(database: &tokio_postgres::Client, schema: &str) {
          from {schema}.job where seq <= {LEASED};
          insert into {schema}.edge select seq, seq - 1, 0, true from {schema}.job where seq > 1 and seq <= {LEASED};
          insert into {schema}.attempt
-         select seq, 1, gen_random_uuid(), 1, 0, 1, 1, 2, 'w', null from {schema}.job where seq % 2 = 1"
+         select seq, 1, gen_random_uuid(), 1, 0, 1, 1, 2, 'w', null from {schema}.job where seq % 2 = 1;
+         insert into {schema}.mark select 't:customer', seq % 100, seq from {schema}.job where seq % 10 = 1"
     );
     database.batch_execute(&fill).await.expect("rows");
 }

@@ -1,11 +1,12 @@
 //! The SQLite store writes, completes and removes neighbours in one statement: that each of them is treated as if alone.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
 use windlass::job::{Lease, LeaseToken, Settlement, Stale};
-use windlass::store::{Claimed, Retention, Save, Settled, Store, Upkeep};
+use windlass::store::{Claimed, Filter, ListQuery, Retention, Save, Settled, Store, Upkeep};
 use windlass::store::{SqliteOptions, SqliteStore};
 use windlass::workflow::Submission;
 use windlass::{Failure, JobId, ManualClock, NewJob, Payload, State};
@@ -79,7 +80,7 @@ async fn new_jobs_of_many_callers_are_all_written() {
     while let Some(caller) = callers.join_next().await {
         caller.expect("no caller panicked");
     }
-    assert_eq!(store.totals().await.expect("totals").accepted, 80 * (1 + 1 + 19 + 1));
+    assert_eq!(store.observe(None).await.map(|seen| seen.totals()).expect("totals").accepted, 80 * (1 + 1 + 19 + 1));
     assert_sound(&store).await;
 }
 
@@ -133,5 +134,25 @@ async fn old_jobs_go_with_all_that_was_kept_of_them() {
             conn.query_row(&format!("select count(*) from windlass_{table}"), [], |row| row.get(0)).expect("a table");
         let running = ["job", "leased", "note", "log"].contains(&table);
         assert_eq!(left, i64::from(running), "{table}");
+    }
+}
+
+/// Among many jobs without it, a tag is found by an index and not by looking at them all.
+#[tokio::test]
+async fn a_list_by_tag_or_correlation_looks_only_at_jobs_that_have_it() {
+    let (_folder, path) = folder();
+    let store = SqliteStore::open(&path).expect("open");
+    store.insert(Submission::new(vec![spec(plain()); 2_000]).expect("a batch")).await.expect("insert");
+    let rare = enqueue(&store, plain().tag("team", "rare").correlation_id("order-7")).await.expect("enqueue");
+    let tags = BTreeMap::from([("team".to_owned(), "rare".to_owned())]);
+    let by_tag = Filter { tags, ..Filter::default() };
+    let by_id = Filter { correlation_id: Some("order-7".to_owned()), ..Filter::default() };
+    for filter in [by_tag, by_id] {
+        let counted = store.count(&filter, 100, 1_000).await.expect("count");
+        assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false), "{filter:?}");
+        let query = ListQuery { filter, limit: 10, ..ListQuery::default() };
+        let page = store.list(&query).await.expect("list");
+        assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [rare]);
+        assert_eq!(page.next, None, "nothing is left to be looked at");
     }
 }

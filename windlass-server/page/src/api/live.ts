@@ -121,7 +121,7 @@ export function useResource<T>(path: string | null, every = 0, topic = ""): Reso
       redraw((count) => count + 1);
       plan();
       // What changed while the answer was under way may not be in it.
-      if (missed && failures === 0) beat = setTimeout(look, BEAT_MIN_MS);
+      if (missed && failures === 0 && visible.value && !paused.value) beat = setTimeout(look, BEAT_MIN_MS);
       missed = false;
     };
     const plan = () => {
@@ -148,6 +148,8 @@ export function useResource<T>(path: string | null, every = 0, topic = ""): Reso
       nudges = nudge.value;
       if (topic) beating.value;
       if (!visible.value || (paused.value && failures === 0)) clearTimeout(timer);
+      // A beat that came just before must not ask after all.
+      if (!awake) clearTimeout(beat);
       if (!awake || asking || !kept.has(path)) return;
       const age = Date.now() - (kept.get(path)?.at ?? 0);
       clearTimeout(timer);

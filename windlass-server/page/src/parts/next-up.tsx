@@ -8,7 +8,7 @@ import { Empty, Loaded } from "./notice.tsx";
 import { Table } from "./table.tsx";
 import { When } from "./time.tsx";
 
-export function NextUp({ queue }: { queue: string }) {
+export function NextUp({ queue, controlled }: { queue: string; controlled: boolean }) {
   const asked = new URLSearchParams({ state: "scheduled", queue, order: "claim", limit: "10", payloads: "false" });
   const page = useResource<Schemas["JobPage"]>(`/v1/jobs?${asked}`, 2000, "lanes");
   return (
@@ -28,7 +28,12 @@ export function NextUp({ queue }: { queue: string }) {
               { name: "Priority", narrow: true, cell: (job) => job.effective_priority },
               { name: "Submitted", narrow: true, cell: (job) => <When at={job.created_at} /> },
             ]}
-            foot={<a href={href(`/jobs?${new URLSearchParams({ state: "scheduled", queue })}`)}>All that are ready</a>}
+            foot={
+              <>
+                <a href={href(`/jobs?${new URLSearchParams({ state: "scheduled", queue })}`)}>All that are ready</a>
+                {controlled ? <span class="push">Jobs of blocked keys are passed over.</span> : null}
+              </>
+            }
           />
         )}
       </Loaded>

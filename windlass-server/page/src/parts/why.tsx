@@ -71,6 +71,15 @@ function Remedy({ why, job, reload }: { why: Because; job: Job; reload: () => vo
           />
         </>
       );
+    case "blocked":
+      return (
+        <span class="row">
+          {why.until ? <Countdown to={why.until} /> : null}
+          <a href={href(`/queues/${encodeURIComponent(job.queue ?? "default")}?keys=blocked`)}>
+            {why.gate.startsWith("key ") ? "to its key, and what helps" : "to the limits of the queue"}
+          </a>
+        </span>
+      );
     case "limit_reached":
       return (
         <a href={href(`/jobs?${new URLSearchParams({ state: "running", queue: job.queue ?? "" })}`)}>

@@ -33,6 +33,13 @@ function Target({ text }: { text: string }) {
         <Text>{text}</Text>
       </a>
     );
+  const [, queue] = /^(?:key|type) .* of queue (.+)$/s.exec(text) ?? [];
+  if (queue)
+    return (
+      <a href={href(`/queues/${encodeURIComponent(queue)}`)}>
+        <Text>{text}</Text>
+      </a>
+    );
   return <Text>{text}</Text>;
 }
 

@@ -55,7 +55,7 @@ function Figures({ lanes, queues, workers }: FiguresProps) {
           <Figure name="Waiting" value={number(count(sum!.states, WAITING))} to={`/jobs?state=${WAITING.join(",")}`} />
           <a href={href(oldest ? `/queues/${encodeURIComponent(oldest.name)}` : "/queues")}>
             <span class="name">Oldest ready</span>
-            <span class="value">{oldest ? <Oldest queue={oldest} /> : "–"}</span>
+            <span class="value">{oldest ? <Oldest queue={oldest} short /> : "–"}</span>
           </a>
           <Figure
             name="Running"

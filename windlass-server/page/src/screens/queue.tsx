@@ -10,6 +10,7 @@ import { mayOperate } from "../api/me.ts";
 import { bulk } from "../parts/bulk.tsx";
 import { Charts, useLines } from "../parts/charts.tsx";
 import { Command, curl, quoted, Terminal } from "../parts/copy.tsx";
+import { FlowFacts, FlowKeys } from "../parts/flow.tsx";
 import { LastActs, useActs } from "../parts/last-acts.tsx";
 import { NextUp } from "../parts/next-up.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
@@ -147,6 +148,7 @@ export function QueueScreen({ name }: { name: string }) {
                 <Text>{queue.name}</Text>
               </h1>
               {queue.paused ? <span class="pill">paused</span> : null}
+              {queue.control ? <span class="pill">controlled</span> : null}
               {mayOperate() ? (
                 <div class="actions">
                   <PauseButton queue={queue} reload={found.reload} />
@@ -180,8 +182,9 @@ export function QueueScreen({ name }: { name: string }) {
             <Charts lines={lines} splits={[["type", "type"]]} />
             <div class="grid-3">
               <div class="stack">
+                <FlowKeys queue={queue} reload={found.reload} />
                 <Types queue={queue.name} />
-                <NextUp queue={queue.name} />
+                <NextUp queue={queue.name} controlled={Boolean(queue.control)} />
               </div>
               <div class="stack">
                 <section class="card">
@@ -193,6 +196,7 @@ export function QueueScreen({ name }: { name: string }) {
                     </dd>
                   </dl>
                 </section>
+                <FlowFacts queue={queue} reload={found.reload} />
                 <Servers workers={workers.data?.items ?? []} queue={queue.name} />
                 <LastActs target={`queue ${queue.name}`} />
                 <Terminal

@@ -10,7 +10,7 @@ import { sum } from "../parts/state.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { href } from "../router.ts";
-import { number, span } from "../words.ts";
+import { about, number, span } from "../words.ts";
 
 type Queue = Schemas["Queue"];
 type Worker = Schemas["Worker"];
@@ -34,12 +34,12 @@ export function slotsOf(workers: Worker[], queue: string) {
 }
 
 /** How long the job that has been ready longest has waited. */
-export function Oldest({ queue }: { queue: Queue }) {
+export function Oldest({ queue, short = false }: { queue: Queue; short?: boolean }) {
   if (!queue.oldest_scheduled || queue.states.scheduled === 0) return <span class="muted">–</span>;
   const waited = second.value - Date.parse(queue.oldest_scheduled);
   return (
-    <span class={waited > 60_000 ? "retrying" : ""}>
-      {waited < 1000 ? "<1 s" : span(Math.floor(waited / 1000) * 1000)}
+    <span class={`nowrap ${waited > 60_000 ? "retrying" : ""}`}>
+      {waited < 1000 ? "<1 s" : short ? about(waited) : span(Math.floor(waited / 1000) * 1000)}
     </span>
   );
 }

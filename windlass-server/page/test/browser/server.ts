@@ -25,6 +25,8 @@ export interface Started {
 
 interface Options {
   demo?: boolean;
+  /** A store that is there already, in place of a new one. */
+  store?: string;
   tokens?: string[];
   config?: string;
   arguments?: string[];
@@ -32,6 +34,14 @@ interface Options {
 
 function environment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("WINDLASS_")));
+}
+
+/** A new store: a file, or with WINDLASS_PAGE_STORE=postgres a schema of the server that WINDLASS_TEST_POSTGRES names. */
+export function newStore(folder: string, kind = process.env.WINDLASS_PAGE_STORE ?? "sqlite"): string {
+  if (kind === "sqlite") return `sqlite:${join(folder, "jobs.db")}`;
+  const server = process.env.WINDLASS_TEST_POSTGRES;
+  if (!server) throw new Error("WINDLASS_TEST_POSTGRES must name a PostgreSQL server");
+  return `${server}${server.includes("?") ? "&" : "?"}schema=page_${randomBytes(8).toString("hex")}`;
 }
 
 export async function start(options: Options = {}): Promise<Started> {
@@ -44,7 +54,7 @@ export async function start(options: Options = {}): Promise<Started> {
     config += `\n[[tokens]]\nname = "${role} of the tests"\nrole = "${role}"\nsha256 = "${sha256}"\n`;
   }
   writeFileSync(join(folder, "windlass.toml"), config);
-  const store = `sqlite:${join(folder, "jobs.db")}`;
+  const store = options.store ?? newStore(folder);
   let child: ChildProcess | undefined;
   let port = "0";
   const begin = async () => {
@@ -56,7 +66,11 @@ export async function start(options: Options = {}): Promise<Started> {
     ];
     child = spawn(BINARY, given, { cwd: folder, env: environment(), stdio: ["ignore", "pipe", "ignore"] });
     const lines = createInterface({ input: child.stdout! });
-    for await (const line of lines) return (JSON.parse(line) as { listen: string }).listen;
+    for await (const line of lines) {
+      // What the server says later is read and dropped: a pipe that fills up would stop it.
+      child.stdout?.resume();
+      return (JSON.parse(line) as { listen: string }).listen;
+    }
     throw new Error("the server ended before it said where it listens");
   };
   const started: Started = {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Bench;
 use super::bench::{LEASE, job};
 use super::moves::{CANCEL, checked, in_states, job_type, named, queue, text};
-use crate::job::{ATTEMPTS_KEPT, AttemptId, Failure, JobId, Outcome, Payload, Priority, RetryPolicy, State};
+use crate::job::{ATTEMPTS_KEPT, AttemptId, Edit, Failure, JobId, Outcome, Payload, Priority, RetryPolicy, State};
 use crate::schedule::ScheduleSpec;
 use crate::store::{Act, Cursor, Filter, JobEventKind, ListQuery, ScheduleEdit};
 
@@ -15,6 +15,7 @@ chapter! {
     o1_jobs_are_listed_newest_first,
     o1_every_filter_holds,
     o1_filters_hold_together,
+    o1_lists_by_tag_and_correlation_follow_edits_and_removals,
     o1_a_list_sees_states_as_the_clock_has_them,
     o1_a_cursor_neither_repeats_nor_misses_while_data_changes,
     o1_a_filtered_cursor_does_not_miss_what_stayed,
@@ -116,6 +117,38 @@ async fn o1_every_filter_holds(bench: Bench) {
     }
 }
 
+/// What stores keep for finding jobs by tag and correlation id must follow the jobs.
+async fn o1_lists_by_tag_and_correlation_follow_edits_and_removals(bench: Bench) {
+    let tag = |value: &str| BTreeMap::from([("team".to_owned(), value.to_owned())]);
+    let tagged = |value: &str| Filter { tags: tag(value), ..Filter::default() };
+    let correlated = |id: &str| Filter { correlation_id: Some(id.to_owned()), ..Filter::default() };
+    let plain = bench.insert(vec![job(); 3]).await;
+    let first = bench.enqueue(named("first").tag("team", "a").correlation_id("one")).await;
+    let second = bench.enqueue(named("second").tag("team", "a").correlation_id("two")).await;
+    assert_eq!(bench.ids(&tagged("a")).await, [second, first]);
+
+    let edit = Edit { tags: Some(tag("b")), correlation_id: Some(Some("one".to_owned())), ..Edit::default() };
+    for id in [second, plain[0].id] {
+        bench.act(id, Act::Edit(edit.clone())).await;
+    }
+    assert_eq!(bench.ids(&tagged("a")).await, [first]);
+    assert_eq!(bench.ids(&tagged("b")).await, [second, plain[0].id]);
+    assert_eq!(bench.ids(&correlated("one")).await, [second, first, plain[0].id]);
+    assert!(bench.ids(&correlated("two")).await.is_empty());
+    let clear = Edit { tags: Some(BTreeMap::new()), correlation_id: Some(None), ..Edit::default() };
+    bench.act(plain[0].id, Act::Edit(clear)).await;
+    assert_eq!(bench.ids(&tagged("b")).await, [second]);
+
+    bench.end(first, State::Failed).await;
+    bench.act(first, Act::Delete).await;
+    assert!(bench.ids(&tagged("a")).await.is_empty());
+    assert_eq!(bench.ids(&correlated("one")).await, [second]);
+    bench.end(second, State::Completed).await;
+    bench.pass(48 * 3600 * SECOND).await;
+    assert!(bench.find(second).await.is_none() && bench.ids(&correlated("one")).await.is_empty());
+    bench.assert_sound().await;
+}
+
 async fn o1_filters_hold_together(bench: Bench) {
     let wanted = bench.enqueue(named("a").queue("mail").tag("team", "x")).await;
     bench.enqueue(named("a").queue("mail")).await;
@@ -208,8 +241,9 @@ async fn o1_counts_stop_at_their_cap(bench: Bench) {
 
 async fn o1_counts_look_at_no_more_rows_than_they_may(bench: Bench) {
     bench.insert(vec![job(); 40]).await;
-    bench.insert(vec![job().tag("a", "b"); 5]).await;
-    let tagged = Filter { tags: BTreeMap::from([("a".to_owned(), "b".to_owned())]), ..Filter::default() };
+    bench.insert(vec![job().tag("a", "needle"); 5]).await;
+    // Text has no index: what is looked for is looked for in every job.
+    let tagged = Filter { text: Some("needle".to_owned()), ..Filter::default() };
     let late = Filter { created_from: Some(bench.now()), states: vec![State::Scheduled], ..Filter::default() };
     for filter in [&tagged, &late] {
         let few = bench.store.count(filter, 100, 10).await.expect("count");
@@ -217,7 +251,7 @@ async fn o1_counts_look_at_no_more_rows_than_they_may(bench: Bench) {
         let all = bench.store.count(filter, 100, 1000).await.expect("count");
         assert_eq!((all.capped, all.count), (false, bench.count(filter, 100).await), "{all:?}");
     }
-    // The tagged ones come last, so that no look at ten rows sees one.
+    // Those that match come last, so that no look at ten rows sees one.
     assert_eq!(bench.store.count(&tagged, 100, 10).await.expect("count").count, 0);
     let capped = bench.store.count(&tagged, 3, 1000).await.expect("count");
     assert_eq!((capped.capped, capped.count), (true, 3));

@@ -6,8 +6,8 @@ use std::ops::Bound;
 use super::tables::{ClaimOrder, Queue, Tables};
 use crate::error::{Error, Result};
 use crate::flow::{
-    Control, ControlEdit, ControlRecord, Gate, GateName, Gates, Head, KeyRecord, Look, Owner, Picks, Strand, blocked,
-    pick,
+    Change, Control, ControlEdit, ControlRecord, Gate, GateName, Gates, Head, KeyRecord, Look, Owner, Picks, Strand,
+    blocked, pick,
 };
 use crate::job::{JobId, JobRecord, JobType, QueueName, State, Why};
 use crate::store::answer::{Claimed, Page, Wake};
@@ -112,6 +112,9 @@ impl Tables {
         by: Option<&str>,
         now: Timestamp,
     ) -> Result<Option<ControlRecord>> {
+        if let Change::Pause(paused) = edit.change {
+            self.set_paused(&edit.queue, paused, by, now);
+        }
         let known = self.controlled(&edit.queue);
         let stored = known.map(|known| known.record.clone());
         let gate = known.zip(edit.gate()).map(|(known, name)| known.gate(&name)).unwrap_or_default();

@@ -103,6 +103,7 @@ async fn candidates(
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let workflow = filter.workflow.map(|id| id.as_uuid());
     let fingerprint = filter.fingerprint.map(Fingerprint::number);
+    let mark = filter.mark();
     let possible = filter.possible_states();
     let states: Vec<i16> = possible.iter().flatten().map(|state| i16::from(state.number())).collect();
     let is =
@@ -129,6 +130,17 @@ async fn candidates(
         match oldest_first {
             true => include_str!("sql/list_oldest_schedule.sql"),
             false => include_str!("sql/list_newest_schedule.sql"),
+        }
+    } else if let Some((name, value)) = &mark {
+        // No text of PostgreSQL can hold NUL, and no tag or correlation id has it.
+        if name.contains('\0') || value.contains('\0') {
+            return Ok(Vec::new());
+        }
+        parameters.push(name);
+        parameters.push(value);
+        match oldest_first {
+            true => include_str!("sql/list_oldest_marked.sql"),
+            false => include_str!("sql/list_newest_marked.sql"),
         }
     } else if is(|state| state.is_terminal() && state != State::Completed) {
         parameters.push(&states);

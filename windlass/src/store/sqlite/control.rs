@@ -16,8 +16,8 @@ use super::job_rows::{Entry, FLAG_FLOW};
 use super::transaction::Transaction;
 use crate::error::Error;
 use crate::flow::{
-    Control, ControlEdit, ControlRecord, Gate, GateName, Gates, Head, KeyRecord, Look, Owner, Picks, Strand, blocked,
-    pick,
+    Change, Control, ControlEdit, ControlRecord, Gate, GateName, Gates, Head, KeyRecord, Look, Owner, Picks, Strand,
+    blocked, pick,
 };
 use crate::job::{JobId, JobType, Lease, Priority, QueueName, State, Why};
 use crate::store::answer::{Claimed, Page};
@@ -367,6 +367,10 @@ impl Transaction<'_> {
     pub(super) fn control(&mut self, edit: &ControlEdit, by: Option<&str>) -> Answer<Option<ControlRecord>> {
         let queue = &edit.queue;
         let stored = self.controlled(queue)?;
+        if let Change::Pause(paused) = edit.change {
+            self.set_paused(queue, paused, by)?;
+            return Ok(stored);
+        }
         let gate = match edit.gate() {
             None => Gate::default(),
             Some(name) => {

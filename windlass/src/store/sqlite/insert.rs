@@ -111,6 +111,14 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Keeps by what a job is looked for.
+    pub(super) fn add_marks(&self, seq: i64, options: &JobOptions) -> Answer<()> {
+        for (name, value) in options.marks() {
+            self.statement(include_str!("sql/add_mark.sql"))?.execute(params![seq, name, value])?;
+        }
+        Ok(())
+    }
+
     /// Writes a new job.
     pub(super) fn write_new(&mut self, entry: &rules::Entry) -> Answer<()> {
         self.accept();
@@ -141,6 +149,7 @@ impl Transaction<'_> {
                 spec.payload.as_bytes().as_ref(),
             ],
         )?;
+        self.add_marks(seq, &spec.options)?;
         // Nearly all jobs have the standard lifetime, and upkeep finds its end by their order.
         let standard = Timeouts::default().lifetime.map(|lifetime| job.created_at.plus(lifetime));
         if job.deadline != standard {

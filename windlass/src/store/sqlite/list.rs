@@ -1,5 +1,5 @@
 //! Lists and counts by filter. Which jobs are looked at is chosen so that few are looked at in vain: those of a workflow
-//! or a schedule, those that run, wait for others or ended badly, else all of them in order.
+//! or a schedule, those with a tag or a correlation id, those that run, wait for others or ended badly, else all of them in order.
 //!
 //! One call looks at a bounded number of jobs; a page may be short and still have a next one.
 
@@ -121,6 +121,13 @@ impl Transaction<'_> {
                 false => include_str!("sql/list_oldest_schedule.sql"),
             };
             return self.read_candidates(sql, params![from, few, schedule]);
+        }
+        if let Some((name, value)) = filter.mark() {
+            let sql = match newest {
+                true => include_str!("sql/list_newest_marked.sql"),
+                false => include_str!("sql/list_oldest_marked.sql"),
+            };
+            return self.read_candidates(sql, params![from, few, name, value]);
         }
         let rare = |state: &State| {
             matches!(state, State::Pending | State::Running | State::Failed | State::DeadLetter | State::Cancelled)

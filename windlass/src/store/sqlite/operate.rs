@@ -60,6 +60,9 @@ impl Transaction<'_> {
         if entry.flags & FLAG_NOTE != 0 {
             self.statement(include_str!("sql/delete_note.sql"))?.execute([seq])?;
         }
+        if entry.job.spec.options.is_marked() || entry.job.spec.damage.is_some() {
+            self.statement(include_str!("sql/delete_marks.sql"))?.execute([seq])?;
+        }
         self.statement(include_str!("sql/forget_attempts.sql"))?.execute([seq, i64::MAX])?;
         self.statement(include_str!("sql/forget_logs.sql"))?.execute([seq, i64::MAX])?;
         self.statement(include_str!("sql/delete_edges.sql"))?.execute([seq])?;

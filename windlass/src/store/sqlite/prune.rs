@@ -15,11 +15,12 @@ use crate::store::rules;
 use crate::time::Timestamp;
 
 /// What remove the traces that few jobs leave; then the job itself, because the first of these reads it.
-const TRACES: [&str; 4] = [
+const TRACES: [&str; 5] = [
     include_str!("sql/prune_lifetime.sql"),
     include_str!("sql/prune_note.sql"),
     include_str!("sql/prune_attempt.sql"),
     include_str!("sql/prune_log.sql"),
+    include_str!("sql/prune_mark.sql"),
 ];
 const PLACES: [&str; 2] = [include_str!("sql/prune_done.sql"), include_str!("sql/prune_job.sql")];
 

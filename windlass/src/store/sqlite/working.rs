@@ -222,6 +222,10 @@ impl Transaction<'_> {
         let inherited = row.job.inherited_priority.map(Priority::number);
         let kept = params![row.seq, spec.priority.number(), inherited, options, spec.damage.is_some()];
         self.statement(include_str!("sql/edit_job.sql"))?.execute(kept)?;
+        if spec.damage.is_none() {
+            self.statement(include_str!("sql/delete_marks.sql"))?.execute([row.seq])?;
+            self.add_marks(row.seq, &spec.options)?;
+        }
         let callback = if spec.options.callback_url.is_some() { FLAG_CALLBACK } else { 0 };
         row.flags = (row.flags & !FLAG_CALLBACK) | callback;
         Ok(())

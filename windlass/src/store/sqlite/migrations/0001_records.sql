@@ -22,6 +22,9 @@ create table windlass_log (
     text text not null,
     primary key (seq, version, line)
 ) without rowid;
+-- By what people look for jobs: `name` is `c` for a correlation id, `t:` and the key for a tag.
+create table windlass_mark (seq integer not null, name text not null, value text not null, primary key (seq, name)) without rowid;
+create index windlass_mark_value on windlass_mark (name, value, seq);
 -- `seq` depends on `parent`, from its submission or by FAN_IN. `open` until the parent has ended.
 create table windlass_edge (
     parent integer not null,
