@@ -11,6 +11,7 @@ pub mod exec;
 mod history;
 mod keys;
 mod marked;
+mod moved;
 mod page;
 pub mod remote;
 pub mod serve;

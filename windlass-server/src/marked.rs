@@ -1,6 +1,6 @@
-//! Stores that belong to one command: the demonstration's and the benchmark's.
+//! Stores that belong to one command: the demonstration's, the benchmark's and the one that is filled to be looked at.
 //!
-//! Both settle jobs without doing their work and remove what has ended. So they take no store but one that nobody has
+//! All settle jobs without doing their work and remove what has ended. So they take no store but one that nobody has
 //! used, or one that they marked when nobody had, whatever a flag, the environment or a file says. The mark is a record of
 //! the store itself ([`Store::own`]): every store keeps it, a server passes it on, and it shows in no list.
 
@@ -11,6 +11,8 @@ use windlass::Error;
 use windlass::store::sqlite::SqliteOptions;
 use windlass::store::{self, PostgresOptions, PostgresStore, SqliteUrl, Store};
 
+use crate::cli::exit::{End, Exit};
+
 /// Whom a store belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
@@ -18,6 +20,8 @@ pub(crate) enum Owner {
     Demo,
     /// `windlass bench`.
     Bench,
+    /// `windlass demo-fill`.
+    Fill,
 }
 
 impl Owner {
@@ -25,6 +29,7 @@ impl Owner {
         match self {
             Owner::Demo => "windlass run --demo",
             Owner::Bench => "windlass bench",
+            Owner::Fill => "windlass demo-fill",
         }
     }
 
@@ -34,14 +39,14 @@ impl Owner {
                 "leave out --store, WINDLASS_STORE and `store` in the file: it then makes windlass-demo.db for itself"
             }
             Owner::Bench => "name a new file, or a PostgreSQL schema of its own: --store 'postgres://…?schema=bench'",
+            Owner::Fill => "name a new file, or a PostgreSQL schema of its own",
         }
     }
 
     /// The refusal of a store.
     fn refuses(self, url: &str, why: &str) -> anyhow::Error {
         let (shown, command) = (store::redacted(url), self.command());
-        let advice = self.advice();
-        Error::Conflict(format!("`{command}` will not touch {shown}: {why}; {advice}")).into()
+        End::new(Exit::Conflict, format!("`{command}` will not touch {shown}: {why}")).advise(self.advice()).into()
     }
 }
 
@@ -98,12 +103,12 @@ pub(crate) fn refuse_foreign_file(url: &str) -> anyhow::Result<()> {
     let tables = "select count(*), coalesce(sum(name like 'windlass%'), 0) from sqlite_master where type = 'table'";
     let found = file.query_row(tables, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
     match found {
-        Ok((all, 0)) if all > 0 => Err(Error::Conflict(format!(
-            "{} is the file of another program: it has {all} tables, none of Windlass; to keep jobs in it, run \
-             `windlass store migrate --store {url}` first",
-            path.display()
-        ))
-        .into()),
+        Ok((all, 0)) if all > 0 => {
+            let found = format!("it has {all} tables, none of Windlass");
+            Err(End::new(Exit::Conflict, format!("{} is the file of another program: {found}", path.display()))
+                .advise(format!("to keep jobs in it, run `windlass store migrate --store {url}` first"))
+                .into())
+        }
         // What cannot be read is told by opening it.
         _ => Ok(()),
     }

@@ -347,6 +347,18 @@ async fn x1_the_sql_function_enqueues_from_any_language() {
         let refused = client.query_one(&format!("select {schema}.enqueue({bad})"), &[]).await;
         assert!(refused.is_err(), "{bad}");
     }
+    // M8, M12: what the program refuses, the function refuses.
+    let nested = |depth: usize| format!("'test', '{}{}'", "[".repeat(depth), "]".repeat(depth));
+    let objects = |depth: usize| format!("'test', '{}1{}'", "{\"a\":".repeat(depth), "}".repeat(depth));
+    for bad in
+        ["'windlass.webhook'".to_owned(), "'t', queue => 'windlass.webhooks'".to_owned(), nested(101), objects(101)]
+    {
+        let refused = client.query_one(&format!("select {schema}.enqueue({bad})"), &[]).await;
+        assert!(refused.is_err(), "{bad}");
+    }
+    for good in ["'windlassen'".to_owned(), nested(100), objects(100)] {
+        client.query_one(&format!("select {schema}.enqueue({good})"), &[]).await.expect(&good);
+    }
     assert_sound(&store).await;
 }
 
@@ -610,4 +622,18 @@ async fn a_list_by_tag_or_correlation_looks_only_at_jobs_that_have_it() {
         assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [rare]);
         assert_eq!(page.next, None, "nothing is left to be looked at");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_running_jobs_looks_only_at_those_that_run() {
+    let store = open(&new_schema()).await;
+    let running = enqueue(&store, job()).await;
+    assert_eq!(claim(&store, 1).await.len(), 1);
+    store.insert(batch(vec![job(); 2_000])).await.expect("insert");
+    let worker = WorkerId::new("w").expect("a name");
+    let filter = Filter { worker: Some(worker), states: vec![State::Running], ..Filter::default() };
+    let counted = store.count(&filter, 100, 1_000).await.expect("count");
+    assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false));
+    let page = store.list(&ListQuery { filter, limit: 10, ..ListQuery::default() }).await.expect("list");
+    assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [running]);
 }

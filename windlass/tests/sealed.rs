@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::job::{SEALED_TYPE, WorkerId};
-use windlass::store::{ClaimRequest, Claimed, Keyring, ListQuery, MemoryStore, Save, Sealed, Store};
+use windlass::store::{
+    ClaimRequest, Claimed, Keyring, ListQuery, MemoryStore, Part, Rewrite, Save, Sealed, Store, UnderKeys,
+};
 use windlass::{Client, Context, Failure, NewJob, Payload, Schedule, State, Worker};
 
 const OLD: &str = "old:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -145,6 +147,113 @@ async fn a_worker_without_keys_gives_encrypted_jobs_back() {
     let job = plain.job(id).await.expect("the job");
     assert_eq!((job.state, job.failures), (State::Delayed, 0), "it waits for a worker that can read it");
     running.stop().await;
+}
+
+/// A store of each kind, and what it lives in.
+async fn stores() -> Vec<(Arc<dyn Store>, Option<tempfile::TempDir>)> {
+    let mut stores: Vec<(Arc<dyn Store>, Option<tempfile::TempDir>)> = vec![(Arc::new(MemoryStore::new()), None)];
+    #[cfg(feature = "sqlite")]
+    {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let store = windlass::store::SqliteStore::open(folder.path().join("jobs.db")).expect("open");
+        stores.push((Arc::new(store), Some(folder)));
+    }
+    #[cfg(feature = "postgres")]
+    {
+        use windlass::store::{PostgresOptions, PostgresStore};
+        let url = std::env::var("WINDLASS_TEST_POSTGRES");
+        let url = url.expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database; scripts/test starts one");
+        let schema = format!("sealed_{}", uuid::Uuid::new_v4().simple());
+        let options = PostgresOptions::new(&url).and_then(|options| options.schema(schema)).expect("valid options");
+        stores.push((Arc::new(PostgresStore::with(options).await.expect("a store")), None));
+    }
+    stores
+}
+
+/// The whole walk in steps of two; what it found last.
+async fn walk(client: &Client, rewrites: bool) -> UnderKeys {
+    let sealed = Sealed::of(client.store()).expect("it encrypts");
+    let mut all = UnderKeys::default();
+    loop {
+        let after = all.next.take();
+        all.add(match rewrites {
+            true => sealed.reencrypt(after.as_ref(), 2).await.expect("a step"),
+            false => sealed.under_keys(after.as_ref(), 2).await.expect("a step"),
+        });
+        if all.next.is_none() {
+            return all;
+        }
+    }
+}
+
+fn counts(found: &UnderKeys) -> Vec<(&str, u64)> {
+    found.by_key.iter().map(|(key, count)| (key.as_str(), *count)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_under_an_older_key_is_encrypted_again_and_the_key_can_go() {
+    for (inner, _folder) in stores().await {
+        let kind = inner.kind();
+        let plain = Client::with_store(Arc::clone(&inner));
+        let open = plain.enqueue(secret()).await.expect("enqueue").id;
+        let before = sealed(&inner, OLD);
+        let keyed = before.enqueue(secret().idempotency_key("k")).await.expect("enqueue").id;
+        let nightly = Schedule::every("nightly", Duration::from_secs(60), secret()).expect("valid");
+        before.put_schedule(&nightly).await.expect("stored");
+        let next_at = inner.schedules(None, 1).await.expect("schedules")[0].next_at;
+        let ended = claim(&before).await.expect("a job");
+        assert_eq!(ended.job.id, open);
+        before.store().settle(&[ended.lease.complete(Some(data()))]).await.expect("settle");
+        let running = claim(&before).await.expect("a job");
+        let save = Save::under(running.lease.key()).checkpoint("step 4242 4242").expect("small");
+        before.store().save(&[save]).await.expect("save")[0].expect("held");
+
+        let both = sealed(&inner, &format!("{NEW}\n{OLD}"));
+        let found = walk(&both, false).await;
+        assert_eq!((counts(&found), found.plain, found.rewritten), (vec![("old", 4)], 1, 0), "{kind}");
+        let found = walk(&both, true).await;
+        assert_eq!((counts(&found), found.plain, found.rewritten), (vec![("new", 5)], 0, 5), "{kind}");
+        let found = walk(&both, true).await;
+        assert_eq!((counts(&found), found.rewritten, found.unopened), (vec![("new", 5)], 0, 0), "{kind}");
+
+        // All of it opens without the old key, and what runs goes on.
+        let after = sealed(&inner, NEW);
+        let job = after.job(open).await.expect("the job");
+        assert_eq!((job.spec.payload.clone(), job.result), (data(), Some(data())), "{kind}");
+        let job = after.job(keyed).await.expect("the job");
+        assert_eq!(
+            (job.spec.payload.clone(), job.checkpoint.as_deref()),
+            (data(), Some(b"step 4242 4242".as_slice())),
+            "{kind}"
+        );
+        let same = after.enqueue(secret().idempotency_key("k")).await.expect("enqueue");
+        assert!(same.existing && same.matches && same.id == keyed, "{kind}");
+        let settled = after.store().settle(&[running.lease.complete(None)]).await.expect("settle");
+        assert!(matches!(settled[0], windlass::store::Settled::Applied(State::Completed)), "{kind}");
+        let schedule = inner.schedules(None, 1).await.expect("schedules").remove(0);
+        assert_eq!(schedule.next_at, next_at, "{kind}: its next slot stays");
+        let fired = after.trigger_schedule("nightly").await.expect("fired");
+        assert_eq!(after.job(fired).await.expect("the job").spec.payload, data(), "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_changed_meanwhile_or_does_not_open_is_not_written_over() {
+    for (inner, _folder) in stores().await {
+        let kind = inner.kind();
+        let id = sealed(&inner, OLD).enqueue(secret()).await.expect("enqueue").id;
+        let stored = inner.find(&[id]).await.expect("find").remove(0).expect("the job").spec.payload.clone();
+        let stranger = sealed(&inner, NEW);
+        let found = walk(&stranger, true).await;
+        assert_eq!((counts(&found), found.rewritten, found.unopened), (vec![("old", 1)], 0, 1), "{kind}");
+        let rewrite = |job, old: &Payload| Rewrite { job, part: Part::Payload, old: old.clone(), new: data() };
+        let unknown = windlass::store::new_job_id();
+        let asked = [rewrite(id, &data()), rewrite(unknown, &stored)];
+        assert_eq!(inner.rewrite(&asked).await.expect("an answer"), [false, false], "{kind}");
+        let kept = inner.find(&[id]).await.expect("find").remove(0).expect("the job").spec.payload.clone();
+        assert_eq!(kept, stored, "{kind}");
+        assert_eq!(inner.rewrite(&[rewrite(id, &stored)]).await.expect("an answer"), [true], "{kind}");
+    }
 }
 
 #[cfg(feature = "sqlite")]

@@ -2,7 +2,8 @@
 //!
 //! A store answers with whole rows, payloads included, so it is asked for few rows at a time: as many as fit into
 //! [`READ_BYTES_MAX`] if each were as large as a job may be. An answer is cut after the read that fills it, and says so.
-//! Such reads take turns, so that whoever looks never takes the connections of those who work.
+//! Such reads take turns, so that readers never take the connections of workers. What was read is kept only if there is
+//! room for its answer; else it is let go, and read again when there is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,8 @@ const SERVED_BYTES: usize = 48;
 const STREAM_FROM_BYTES: usize = 1 << 20;
 /// What all large answers on their way may hold, in KiB: slow readers must not fill the memory.
 const SENT_KIB_MAX: u32 = 128 << 10;
+/// The same for answers to claims: readers who do not take what they asked for must not hold up workers.
+const CLAIMED_KIB_MAX: u32 = 64 << 10;
 /// How many reads of many rows run at once: fewer than a store has connections, so that some are left for workers.
 const READS_MAX: usize = 4;
 /// How long such a read waits for its turn.
@@ -43,12 +46,51 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Bounds {
     reads: Semaphore,
-    sent_kib: Arc<Semaphore>,
+    sent: Room,
+    claimed: Room,
+}
+
+/// Room for large answers on their way, in KiB.
+#[derive(Debug)]
+struct Room {
+    free: Arc<Semaphore>,
+    kib_max: u32,
+}
+
+impl Room {
+    fn new(kib_max: u32) -> Self {
+        Room { free: Arc::new(Semaphore::new(kib_max as usize)), kib_max }
+    }
+
+    fn kib(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(self.kib_max)
+    }
+
+    /// Room, if there is some at once; `None` inside for a small answer, which needs none.
+    fn take(&self, bytes: usize) -> Option<Option<OwnedSemaphorePermit>> {
+        if bytes < STREAM_FROM_BYTES {
+            return Some(None);
+        }
+        Arc::clone(&self.free).try_acquire_many_owned(self.kib(bytes)).ok().map(Some)
+    }
+
+    async fn wait(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        if bytes < STREAM_FROM_BYTES {
+            return Ok(None);
+        }
+        let room = tokio::time::timeout(PATIENCE, Arc::clone(&self.free).acquire_many_owned(self.kib(bytes))).await;
+        room.ok().and_then(Result::ok).map(Some).ok_or_else(full)
+    }
+}
+
+fn full() -> Refusal {
+    Refusal::new(Kind::UNAVAILABLE, "too many large answers are on their way; try again")
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Bounds { reads: Semaphore::new(READS_MAX), sent_kib: Arc::new(Semaphore::new(SENT_KIB_MAX as usize)) }
+        let (sent, claimed) = (Room::new(SENT_KIB_MAX), Room::new(CLAIMED_KIB_MAX));
+        Bounds { reads: Semaphore::new(READS_MAX), sent, claimed }
     }
 }
 
@@ -60,15 +102,25 @@ impl Bounds {
         turn.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
-    /// Room for an answer of about so many bytes, to be held until it is sent; none is needed for a small one.
-    pub(super) async fn room(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
-        if bytes < STREAM_FROM_BYTES {
-            return Ok(None);
+    /// Room for the answer to a claim: at once, or else for as many of its jobs as need none. Gives how many those are;
+    /// one job alone waits for room.
+    pub(super) async fn room_for_claim(
+        &self,
+        jobs: impl Iterator<Item = usize>,
+    ) -> Result<(usize, Option<OwnedSemaphorePermit>), Refusal> {
+        let sizes: Vec<usize> = jobs.collect();
+        if let Some(room) = self.claimed.take(sizes.iter().sum()) {
+            return Ok((sizes.len(), room));
         }
-        let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(SENT_KIB_MAX);
-        let room = tokio::time::timeout(PATIENCE, Arc::clone(&self.sent_kib).acquire_many_owned(kib)).await;
-        let full = || Refusal::new(Kind::UNAVAILABLE, "too many large answers are on their way; try again");
-        room.ok().and_then(Result::ok).map(Some).ok_or_else(full)
+        let mut bytes = 0;
+        let small = |size: &&usize| {
+            bytes += **size;
+            bytes < STREAM_FROM_BYTES
+        };
+        match sizes.iter().take_while(small).count() {
+            0 => Ok((1, self.claimed.wait(sizes[0]).await?)),
+            count => Ok((count, None)),
+        }
     }
 }
 
@@ -111,11 +163,11 @@ pub(super) async fn page(state: &ApiState, mut query: ListQuery) -> Result<Page<
     let (wanted, step) = (query.limit, rows_of(state.client().limits_in_force()));
     let mut items: Vec<JobRecord> = Vec::new();
     let mut bytes = 0;
+    // Held to the end: nobody holds a part of a page while waiting for a turn to read the next.
+    let _turn = state.bounds.turn().await?;
     loop {
         query.limit = step.min(wanted - items.len());
-        let turn = state.bounds.turn().await?;
         let page = state.store().list(&query).await?;
-        drop(turn);
         // A short page is one that the store has looked long for: its caller decides whether to look on.
         let short = page.items.len() < query.limit;
         bytes += page.items.iter().map(bytes_of).sum::<usize>();
@@ -127,16 +179,19 @@ pub(super) async fn page(state: &ApiState, mut query: ListQuery) -> Result<Page<
     }
 }
 
-/// The jobs with these ids, each of which stands here once, and the ids for which there was no room any more.
-pub(super) async fn find(state: &ApiState, ids: &[JobId]) -> Result<(Vec<Option<JobRecord>>, Vec<JobId>), Refusal> {
+/// Jobs that were asked for by id, and the ids for which there was no room any more.
+type Found = (Vec<Option<JobRecord>>, Vec<JobId>);
+
+/// The jobs with these ids, each of which stands here once.
+async fn find(state: &ApiState, ids: &[JobId]) -> Result<Found, Refusal> {
     let step = rows_of(state.client().limits_in_force());
     let mut found = Vec::new();
     let mut bytes = 0;
+    let _turn = state.bounds.turn().await?;
     for some in ids.chunks(step) {
         if bytes >= ANSWER_BYTES_MAX {
             break;
         }
-        let _turn = state.bounds.turn().await?;
         let jobs = state.store().find(some).await?;
         bytes += jobs.iter().map(|job| job.as_ref().map_or(JOB_BYTES, bytes_of)).sum::<usize>();
         found.extend(jobs);
@@ -182,17 +237,30 @@ struct Next {
 }
 
 /// A page of jobs as it is answered.
-pub(super) async fn page_answer(
-    state: &ApiState,
-    shown: Shown,
-    wanted: usize,
-    page: Page<JobRecord>,
-) -> Result<Response, Refusal> {
+pub(super) async fn page_answer(state: &ApiState, shown: Shown, query: ListQuery) -> Result<Response, Refusal> {
+    let wanted = query.limit;
+    let bytes = |read: &Page<JobRecord>| read.items.iter().map(|job| shown.bytes(job)).sum::<usize>();
+    let mut read = page(state, query.clone()).await?;
+    let size = bytes(&read);
+    let room = match state.bounds.sent.take(size) {
+        Some(room) => room,
+        None => {
+            // Any number of callers may wait here: with empty hands.
+            drop(read);
+            let room = state.bounds.sent.wait(size).await?;
+            read = page(state, query).await?;
+            // It may have grown meanwhile.
+            if bytes(&read) > size {
+                return Err(full());
+            }
+            room
+        }
+    };
+    let page = read;
     // A short page with a cursor is one at whose end the store had looked at as many jobs as it looks at, or that was cut.
     let bytes: usize = page.items.iter().map(bytes_of).sum();
     let stopped = page.next.is_some() && page.items.len() < wanted && bytes < ANSWER_BYTES_MAX;
     let looked = stopped.then_some(Looked { jobs: LOOKED_MAX as u64 });
-    let room = state.bounds.room(page.items.iter().map(|job| shown.bytes(job)).sum()).await?;
     let next = Next { next_cursor: page.next.map(|cursor| cursor.0), looked };
     Ok(answer("items", page.items, move |job| Some(shown.job(job)), &next, room))
 }
@@ -204,12 +272,23 @@ struct Rest {
 }
 
 /// Jobs that were asked for by id, as they are answered.
-pub(super) async fn found_answer(
-    state: &ApiState,
-    shown: Shown,
-    (found, rest): (Vec<Option<JobRecord>>, Vec<JobId>),
-) -> Result<Response, Refusal> {
-    let room = state.bounds.room(found.iter().flatten().map(|job| shown.bytes(job)).sum()).await?;
+pub(super) async fn found_answer(state: &ApiState, shown: Shown, ids: &[JobId]) -> Result<Response, Refusal> {
+    let bytes = |read: &Found| read.0.iter().flatten().map(|job| shown.bytes(job)).sum::<usize>();
+    let mut read = find(state, ids).await?;
+    let size = bytes(&read);
+    let room = match state.bounds.sent.take(size) {
+        Some(room) => room,
+        None => {
+            drop(read);
+            let room = state.bounds.sent.wait(size).await?;
+            read = find(state, ids).await?;
+            if bytes(&read) > size {
+                return Err(full());
+            }
+            room
+        }
+    };
+    let (found, rest) = read;
     let show = move |job: &Option<JobRecord>| job.as_ref().map(|job| shown.job(job));
     Ok(answer("items", found, show, &Rest { rest }, room))
 }
@@ -243,4 +322,70 @@ pub(super) fn answer<T: Send + 'static>(
         }))),
     };
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass::store::MemoryStore;
+    use windlass::{Client, NewJob};
+
+    use super::*;
+
+    const LARGE: usize = 900_000;
+
+    /// A store with so many large jobs, and the first of them.
+    async fn state(jobs: usize) -> (ApiState, JobRecord) {
+        let client = Client::with_store(Arc::new(MemoryStore::new()));
+        let job = || NewJob::new("t", Payload::json(&"x".repeat(LARGE)).expect("JSON"));
+        let id = client.enqueue_all((0..jobs).map(|_| job()).collect::<Vec<_>>()).await.expect("enqueued")[0].id;
+        let first = client.job(id).await.expect("the job");
+        (ApiState::new(client), first)
+    }
+
+    /// Answers that nobody reads, until there is no room for another.
+    async fn fill(state: &ApiState, query: &ListQuery) -> Vec<Response> {
+        let mut unread = Vec::new();
+        while state.bounds.sent.free.available_permits() >= ANSWER_BYTES_MAX / 1024 {
+            unread.push(page_answer(state, Shown { data: true }, query.clone()).await.expect("an answer"));
+        }
+        unread
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h3_answers_that_wait_for_room_hold_nothing_that_was_read() {
+        let (state, first) = state(20).await;
+        let query = ListQuery::new(Default::default(), PAGE_MAX);
+        let unread = fill(&state, &query).await;
+        let waiting = || async { page_answer(&state, Shown { data: true }, query.clone()).await.map(drop) };
+        let many = futures_util::future::join_all((0..50).map(|_| waiting()));
+        let looks = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            Arc::strong_count(&first.spec)
+        };
+        let (answers, holders) = tokio::join!(many, looks);
+        // The store, the test and each answer that is on its way.
+        assert!(holders <= 2 + unread.len(), "{holders} hold a job that {} answers hold", unread.len());
+        assert!(answers.iter().all(Result::is_err), "they were told to try again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h4_answers_that_nobody_reads_hold_up_no_claim() {
+        let (state, _) = state(20).await;
+        let _unread = fill(&state, &ListQuery::new(Default::default(), PAGE_MAX)).await;
+        let begun = tokio::time::Instant::now();
+        let (count, room) = state.bounds.room_for_claim([2 * LARGE].into_iter()).await.expect("room");
+        assert!(count == 1 && room.is_some() && begun.elapsed() < PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_without_room_is_cut_to_what_needs_none() {
+        let bounds = Bounds::default();
+        let all = bounds.room_for_claim([64 << 20].into_iter()).await.expect("room");
+        let (count, room) = bounds.room_for_claim([1000, 2000, LARGE, LARGE].into_iter()).await.expect("an answer");
+        assert!(count == 3 && room.is_none(), "{count}");
+        assert!(bounds.room_for_claim([2 * LARGE, 1].into_iter()).await.is_err(), "one alone waits, and is told");
+        drop(all);
+        let (count, _) = bounds.room_for_claim([2 * LARGE, 1].into_iter()).await.expect("room");
+        assert_eq!(count, 2);
+    }
 }

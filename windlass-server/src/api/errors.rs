@@ -75,10 +75,12 @@ async fn retrying(state: &ApiState, asked: &FaultQuery) -> Result<ErrorPage, Ref
         let query = ListQuery { filter: filter.clone(), limit: PAGE_MAX, after, order: Order::Due };
         let page = bounded::page(state, query).await?;
         looked += page.items.len();
+        // The store has looked at as many jobs as a call may, most of which only wait for their moment: enough for one answer.
+        let stopped = page.items.len() < PAGE_MAX;
         // A group needs the failure, not the data.
         jobs.extend(page.items.into_iter().map(bounded::without_data));
         after = page.next;
-        if after.is_none() || jobs.len() >= RETRYING_MAX {
+        if after.is_none() || stopped || jobs.len() >= RETRYING_MAX {
             break;
         }
     }

@@ -27,6 +27,8 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// How far jobs are counted unless said, and at most.
 const CAP_DEFAULT: u64 = 10_000;
 const CAP_MAX: u64 = 1_000_000_000;
+/// How many rows a count looks at unless told: what a list looks at, too.
+const LOOKED_DEFAULT: u64 = 10_000;
 /// How many rows a count looks at: a second or so of a database's time.
 const LOOKED_MAX: u64 = 100_000;
 
@@ -135,9 +137,7 @@ async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -
     };
     let asked = ListQuery { filter: query.filter()?, limit: query.limit()?, after: query.cursor()?, order };
     query.done()?;
-    let wanted = asked.limit;
-    let page = bounded::page(&state, asked).await?;
-    bounded::page_answer(&state, shown, wanted, page).await
+    bounded::page_answer(&state, shown, asked).await
 }
 
 /// Count jobs
@@ -152,7 +152,7 @@ async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -
         FilterParams,
         ("cap" = Option<u64>, Query, description = "How far to count; 10,000 unless said.", minimum = 1,
             maximum = 1_000_000_000),
-        ("looked" = Option<u64>, Query, description = "How many rows to look at, at most; 100,000 unless said.",
+        ("looked" = Option<u64>, Query, description = "How many rows to look at, at most; 10,000 unless said.",
             minimum = 1, maximum = 100_000),
     ),
     responses((status = 200, description = "How many jobs match.", body = Count))
@@ -160,7 +160,7 @@ async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -
 async fn count(State(state): State<ApiState>, mut query: Query) -> Result<Json<Count>, Refusal> {
     let filter = query.filter()?;
     let cap = query.number("cap", 1..=CAP_MAX, CAP_DEFAULT)?;
-    let looked = query.number("looked", 1..=LOOKED_MAX, LOOKED_MAX)?;
+    let looked = query.number("looked", 1..=LOOKED_MAX, LOOKED_DEFAULT)?;
     query.done()?;
     let _turn = state.bounds.turn().await?;
     let Counted { count, looked, capped } = state.store().count(&filter, cap, looked).await?;
@@ -190,8 +190,7 @@ async fn find(
     check_count("ids", asked.ids.len(), CALL_MAX)?;
     let mut seen = HashSet::with_capacity(asked.ids.len());
     let ids: Vec<JobId> = asked.ids.into_iter().filter(|id| seen.insert(*id)).collect();
-    let found = bounded::find(&state, &ids).await?;
-    bounded::found_answer(&state, shown, found).await
+    bounded::found_answer(&state, shown, &ids).await
 }
 
 /// Get a job

@@ -88,7 +88,7 @@ struct Granted {
 }
 
 impl Granted {
-    async fn answer(self, state: &ApiState, waited: Duration) -> Result<Response, Refusal> {
+    async fn answer(mut self, state: &ApiState, waited: Duration) -> Result<Response, Refusal> {
         #[derive(Serialize)]
         struct Rest {
             waited: Span,
@@ -97,9 +97,15 @@ impl Granted {
             #[serde(skip_serializing_if = "std::ops::Not::not")]
             cut: bool,
         }
-        let bytes = self.jobs.iter().map(|claimed| bounded::bytes_of(&claimed.job)).sum();
-        let room = match state.bounds.room(bytes).await {
-            Ok(room) => room,
+        let sizes = self.jobs.iter().map(|claimed| bounded::bytes_of(&claimed.job));
+        let room = state.bounds.room_for_claim(sizes).await;
+        let room = match room {
+            Ok((count, room)) => {
+                let unanswered = self.jobs.split_off(count);
+                self.cut |= !unanswered.is_empty();
+                release(state.store().as_ref(), unanswered).await;
+                room
+            }
             Err(refusal) => {
                 release(state.store().as_ref(), self.jobs).await;
                 return Err(refusal);

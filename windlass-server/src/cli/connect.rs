@@ -186,11 +186,25 @@ impl Reach {
         self.session(output, Missing::Made).await
     }
 
+    /// The same for a command that goes on when the store is moved.
+    pub(crate) async fn open_and_follow(&self, output: &OutputArgs) -> anyhow::Result<Session> {
+        self.session_over(output, Missing::Made, crate::moved::followed).await
+    }
+
     async fn session(&self, output: &OutputArgs, missing: Missing) -> anyhow::Result<Session> {
+        self.session_over(output, missing, |store| store).await
+    }
+
+    async fn session_over(
+        &self,
+        output: &OutputArgs,
+        missing: Missing,
+        over: fn(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> anyhow::Result<Session> {
         let place = self.place()?;
         let mut server = None;
         let store: Arc<dyn Store> = match &place {
-            Place::Store(url) => crate::keys::over(open_store(url, missing).await?, self.keys()?),
+            Place::Store(url) => crate::keys::over(over(open_store(url, missing).await?), self.keys()?),
             Place::Server(url) => {
                 let token = self.token()?;
                 if token.is_some() && is_in_the_open(url) {

@@ -11,6 +11,7 @@ use super::connect::Reach;
 use super::exit::End;
 use super::output::{OutputArgs, say};
 use super::table::number;
+use crate::marked::{self, Owner};
 
 /// How many jobs one call deals with.
 const BATCH: usize = 1000;
@@ -36,6 +37,8 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     if client.totals().await?.accepted > 0 {
         return Err(End::usage("the store has jobs in it already").advise("name a new one").into());
     }
+    // It claims and settles jobs: an empty store that somebody set up for work is not its own.
+    marked::take(&**session.store(), &session.place.shown(), Owner::Fill).await?;
     let begun = Instant::now();
     let batches = arguments.jobs.div_ceil(BATCH);
     for batch in 0..batches {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use windlass::Job;
 use windlass::clock::{Clock, SystemClock};
 use windlass::schedule::ScheduleRecord;
-use windlass::store::{Filter, ListQuery, QueueRecord, WorkerRecord};
+use windlass::store::{Filter, ListQuery, QueueRecord, Sealed, UnderKeys, WorkerRecord};
 use windlass::workflow::Webhook;
 use windlass::{State, Timestamp};
 
@@ -17,8 +17,8 @@ use super::connect::{self, Place, Reach, Session};
 use super::exit::{End, Exit};
 use super::output::OutputArgs;
 use super::rows::count;
-use super::store::{file_sizes, schema_version, size};
-use super::table::{jobs, number, span};
+use super::store::{REENCRYPT_STEP, file_sizes, schema_version, size};
+use super::table::{clean, jobs, number, span};
 use crate::api::UNDELIVERED;
 use crate::serve::attention::{AttentionKind, Seen, Severity};
 use crate::serve::config::open_secrets;
@@ -100,6 +100,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     findings.extend(rights(reach.config().as_deref(), &session.place));
     findings.extend(pooler(&session.place).await?);
     findings.extend(durable(&session).await?);
+    findings.extend(encrypted(&session).await?);
     print(&session, findings)
 }
 
@@ -347,6 +348,40 @@ async fn durable(session: &Session) -> anyhow::Result<Vec<Finding>> {
     let advice = "docs/scale.md says what to set, and what each setting promises";
     let warnings = told.warnings.into_iter();
     Ok(warnings.map(|warning| Finding::of(Health::Watch, "durable", format!("{place}: {warning}"), advice)).collect())
+}
+
+/// How much of the newest jobs, and of all schedules up to as many, is not under the current key.
+async fn encrypted(session: &Session) -> anyhow::Result<Option<Finding>> {
+    let Some(sealed) = Sealed::of(session.store()) else { return Ok(None) };
+    let mut found = UnderKeys::default();
+    for _ in 0..LOOKED_AT / REENCRYPT_STEP {
+        let after = found.next.take();
+        found.add(sealed.under_keys(after.as_ref(), REENCRYPT_STEP).await?);
+        if found.next.is_none() {
+            break;
+        }
+    }
+    let current = sealed.keys().names().next().unwrap_or_default();
+    let older: Vec<String> = found
+        .by_key
+        .iter()
+        .filter(|(name, _)| *name != current)
+        .map(|(name, count)| format!("{} under {}", number(*count), clean(&format!("{name:?}"))))
+        .chain((found.plain > 0).then(|| format!("{} not encrypted", number(found.plain))))
+        .collect();
+    let looked = match found.next {
+        None => format!("of {} stored payloads, results, checkpoints and templates", number(found.looked_at())),
+        Some(_) => format!("of the newest {} payloads, results, checkpoints and templates", number(found.looked_at())),
+    };
+    let whole = "`windlass store reencrypt` encrypts the rest again; with --dry-run it counts everything";
+    Ok(Some(match (found.unopened, older.is_empty()) {
+        (0, true) => Finding::good("encryption", format!("all {looked} are under {current:?}")),
+        (0, false) => Finding::of(Health::Watch, "encryption", format!("{looked}, {}", older.join(", ")), whole),
+        (closed, _) => {
+            let found = format!("{} {looked} do not open with the keys that are set", number(closed));
+            Finding::of(Health::Bad, "encryption", found, "add the key that is missing; nothing was changed")
+        }
+    }))
 }
 
 /// Whether a PostgreSQL store is reached through a pooler that swallows notifications.

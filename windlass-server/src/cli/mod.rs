@@ -15,7 +15,7 @@ mod doctor;
 mod enqueue;
 mod enqueue_file;
 mod errors;
-mod exit;
+pub(crate) mod exit;
 mod exported;
 mod filter;
 mod flow;

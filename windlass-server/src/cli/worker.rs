@@ -87,7 +87,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     let signals = Signals::listen()?;
     let mut settings = settings(&arguments, reach)?;
     let runner = runner(&arguments)?;
-    let session = reach.open_or_make(&OutputArgs { output: Default::default() }).await?;
+    let session = reach.open_and_follow(&OutputArgs { output: Default::default() }).await?;
     // A server does the upkeep of its store, and a worker's token does not allow it.
     settings.upkeep = session.place.store_url().is_some();
     if let Some(address) = arguments.metrics {

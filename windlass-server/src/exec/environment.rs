@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use tokio::process::Command;
 
 /// Windlass's own secrets: a program that runs jobs needs none of them.
-const SECRETS: [&str; 6] = [
+const SECRETS: [&str; 7] = [
     "WINDLASS_TOKEN",
     "WINDLASS_STORE",
+    "WINDLASS_MOVED_TO",
     "WINDLASS_CONFIG",
     "WINDLASS_WEBHOOK_SECRETS",
     "WINDLASS_ENCRYPTION_KEYS",

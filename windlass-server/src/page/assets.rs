@@ -9,6 +9,6 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 #[rustfmt::skip]
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
-    Asset { name: "main-ZXMM632A.js", bytes: include_bytes!("../../page/dist/main-ZXMM632A.js") },
+    Asset { name: "main-DT22UYY4.js", bytes: include_bytes!("../../page/dist/main-DT22UYY4.js") },
     Asset { name: "style-CL66V6JD.css", bytes: include_bytes!("../../page/dist/style-CL66V6JD.css") },
 ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
-use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobSpec, LogLine, Settlement};
+use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobOptions, JobSpec, LogLine, Settlement};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
     ActRecord, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, KeyQuery,
@@ -88,6 +88,12 @@ fn without_path(url: &str) -> String {
     end.map_or_else(|| url.to_owned(), |end| format!("{}/", &url[..end]))
 }
 
+/// The options that may hold secrets or pieces of a payload.
+fn hide_options(options: &mut JobOptions) {
+    options.callback_url = options.callback_url.as_deref().map(without_path);
+    options.idempotency = None;
+}
+
 /// The store of a token that is not an admin's.
 #[derive(Debug)]
 pub(super) struct Bound {
@@ -109,10 +115,16 @@ impl Bound {
         if let Some(progress) = &mut job.progress {
             progress.message = String::new();
         }
-        let options = &mut Arc::make_mut(&mut job.spec).options;
-        options.callback_url = options.callback_url.as_deref().map(without_path);
-        options.idempotency = None;
+        hide_options(&mut Arc::make_mut(&mut job.spec).options);
         job
+    }
+
+    /// Schedules as the token may see them. The API leaves out the payload of the template.
+    fn shown_schedules(&self, mut schedules: Vec<ScheduleRecord>) -> Vec<ScheduleRecord> {
+        if self.hides {
+            schedules.iter_mut().for_each(|schedule| hide_options(&mut schedule.spec.job.options));
+        }
+        schedules
     }
 
     /// The filter as the token may use it: not to find out what is hidden from it.
@@ -343,7 +355,7 @@ impl Layer for Bound {
 
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>> {
         if self.bounds.is_empty() {
-            return self.inner.schedules(after, limit).await;
+            return Ok(self.shown_schedules(self.inner.schedules(after, limit).await?));
         }
         let (mut seen, mut after) = (Vec::new(), after.map(str::to_owned));
         // A page is full or the last one, however many are not for this token.
@@ -354,7 +366,7 @@ impl Layer for Bound {
             seen.extend(page.into_iter().filter(|schedule| self.bounds.check(&schedule.spec.job).is_ok()));
             if is_last || seen.len() >= limit {
                 seen.truncate(limit);
-                return Ok(seen);
+                return Ok(self.shown_schedules(seen));
             }
         }
     }
@@ -494,5 +506,18 @@ mod tests {
         let told = format!("{seen:?} {:?}", client.store().attempts(own).await.expect("attempts"));
         assert!(!told.contains("4111") && !told.contains("s3cret") && !told.contains("order-7"), "{told}");
         assert!(is_unauthorized(client.store().logs(own).await));
+    }
+
+    #[tokio::test]
+    async fn l2_the_callback_of_a_schedule_is_hidden_too() {
+        let (client, whole, _) = bound(true).await;
+        let job = NewJob::new("t", Payload::default()).queue("mail").callback_url("https://hooks.example/x?key=s3cret");
+        let hourly = windlass::Schedule::every("hourly", std::time::Duration::from_secs(3600), job).expect("valid");
+        whole.put_schedule(&hourly).await.expect("stored");
+        let free = Bound { inner: Arc::clone(whole.store()), bounds: Bounds::default(), hides: true };
+        for seen in [client.store().schedules(None, 10).await, Store::schedules(&free, None, 10).await] {
+            let seen = seen.expect("schedules");
+            assert_eq!(seen[0].spec.job.options.callback_url.as_deref(), Some("https://hooks.example/"));
+        }
     }
 }

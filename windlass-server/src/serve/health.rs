@@ -20,6 +20,8 @@ const FRESH: Duration = Duration::from_secs(1);
 pub struct Health {
     store: Arc<dyn Store>,
     stopping: CancellationToken,
+    /// Whether it may be told where the store is: not where tokens are asked for, because these answers need none.
+    tells_place: bool,
     /// When the store was last tried, and what is wrong with it.
     tried: Mutex<Option<(Instant, Option<String>)>>,
 }
@@ -27,7 +29,14 @@ pub struct Health {
 impl Health {
     /// Of a server on this store.
     pub fn new(store: Arc<dyn Store>, stopping: CancellationToken) -> Self {
-        Health { store, stopping, tried: Mutex::new(None) }
+        Health { store, stopping, tells_place: false, tried: Mutex::new(None) }
+    }
+
+    /// Tells everybody where the store is.
+    #[must_use]
+    pub fn tell_place(mut self, tells: bool) -> Self {
+        self.tells_place = tells;
+        self
     }
 
     /// The process lives; that is all it takes to say so.
@@ -48,7 +57,7 @@ impl Health {
 
     /// Words with the host and timeline that the store is on, where it can move.
     fn with_place(&self, words: &str) -> String {
-        match self.store.place() {
+        match self.store.place().filter(|_| self.tells_place) {
             Some(place) => format!("{words} ({place})\n"),
             None => format!("{words}\n"),
         }
@@ -80,4 +89,37 @@ fn text(status: StatusCode, words: impl Into<String>) -> Response<Body> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use windlass::store::{Layer, MemoryStore};
+
+    use super::*;
+
+    /// A store that can be in several places.
+    #[derive(Debug)]
+    struct Placed(Arc<dyn Store>);
+
+    #[async_trait]
+    impl Layer for Placed {
+        fn inner(&self) -> &Arc<dyn Store> {
+            &self.0
+        }
+
+        fn place(&self) -> Option<String> {
+            Some("db.internal:5432, timeline 3".to_owned())
+        }
+    }
+
+    #[tokio::test]
+    async fn where_the_store_is_is_not_told_where_tokens_are_asked_for() {
+        for (tells, words) in [(false, "ready\n"), (true, "ready (db.internal:5432, timeline 3)\n")] {
+            let store: Arc<dyn Store> = Arc::new(Placed(Arc::new(MemoryStore::new())));
+            let health = Health::new(store, CancellationToken::new()).tell_place(tells);
+            let body = axum::body::to_bytes(health.ready().await.into_body(), 1000).await.expect("a body");
+            assert_eq!(body, words);
+        }
+    }
 }

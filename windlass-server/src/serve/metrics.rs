@@ -29,13 +29,16 @@ const REQUESTS: &str = "windlass_http_requests_total";
 const REQUEST: &str = "windlass_http_request_seconds";
 const REFUSED: &str = "windlass_http_refused_total";
 const CONNECTIONS: &str = "windlass_http_connections";
+pub(super) const STORED_UNDER: &str = "windlass_encryption_stored";
+pub(super) const STORED_UNOPENED: &str = "windlass_encryption_unopened";
+pub(super) const REENCRYPTED: &str = "windlass_encryption_rewritten_total";
 
 const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
     Metric { name, kind, labels, help }
 }
 
 /// Every metric that the server adds to the library's.
-pub const METRICS: [Metric; 16] = [
+pub const METRICS: [Metric; 19] = [
     metric(DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
     metric(OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
     metric(PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
@@ -57,6 +60,14 @@ pub const METRICS: [Metric; 16] = [
     metric(REQUEST, Kind::Histogram, &["resource"], "From the head of a request to the head of its answer"),
     metric(REFUSED, Kind::Counter, &["reason"], "Requests and connections refused before the API saw them"),
     metric(CONNECTIONS, Kind::Gauge, &[], "Open connections"),
+    metric(
+        STORED_UNDER,
+        Kind::Gauge,
+        &["key"],
+        "Payloads, results, checkpoints and templates under each key at the last whole look; with more than one key only",
+    ),
+    metric(STORED_UNOPENED, Kind::Gauge, &[], "How many of these do not open with the keys that are set"),
+    metric(REENCRYPTED, Kind::Counter, &[], "How many were encrypted again under the current key"),
 ];
 
 /// Queues beyond this many are left out, those with the fewest jobs first: whoever enqueues chooses the names.

@@ -14,6 +14,7 @@ pub mod logs;
 pub mod metrics;
 mod presence;
 mod recorder;
+mod reencrypt;
 pub mod signals;
 pub mod tls;
 pub mod webhook;
@@ -109,7 +110,7 @@ impl Server {
             None => {
                 marked::refuse_foreign_file(&settings.store)?;
                 let opened = store::open(&settings.store).await;
-                opened.with_context(|| format!("cannot open {}", settings.store_shown()))?
+                crate::moved::followed(opened.with_context(|| format!("cannot open {}", settings.store_shown()))?)
             }
         };
         // A demonstration has nothing to hide, and a second process that works on the same store.
@@ -121,7 +122,7 @@ impl Server {
         let (listener, moved) = listen::bind(&settings).await?;
         let listen = listener.local_addr().context("cannot tell the address")?;
         let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
-        let health = Health::new(Arc::clone(&store), stopping.clone());
+        let health = Health::new(Arc::clone(&store), stopping.clone()).tell_place(settings.tokens.is_empty());
         let exporter = Exporter::new(handle, Arc::clone(&store));
         let (reload, reloads) = Reload::new();
         let gone = Arc::new(Gone::default());
@@ -129,6 +130,7 @@ impl Server {
         // They end by themselves when the server stops.
         tokio::spawn(gone.watch(Arc::clone(&store), stopping.clone()));
         tokio::spawn(Recorder::default().run(Arc::clone(&store), stopping.clone()));
+        tokio::spawn(reencrypt::run(Arc::clone(&store), settings.read_only, stopping.clone()));
         let guard = Arc::new(Guard::new(&settings, apis, health, exporter, stopping.clone())?);
         let upkeep =
             tokio::spawn(keep_up(Arc::clone(&store), Arc::clone(&guard), settings.retention, stopping.clone()));

@@ -7,6 +7,7 @@ mod acts;
 mod endings;
 mod help;
 mod looking;
+mod moving;
 mod newcomer;
 mod others;
 mod putting;

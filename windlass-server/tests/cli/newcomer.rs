@@ -154,6 +154,29 @@ fn a_backup_is_put_back_only_where_nobody_works() {
     assert_eq!((made.code, count("sqlite:new.db")), (0, before), "{made:?}");
 }
 
+/// A backup that was copied about may be readable by all; the store that it becomes is not. No link is written through.
+#[test]
+fn a_restored_store_is_for_its_owner_alone_and_goes_through_no_link() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::seeded();
+    assert_eq!(bench.run(&["store", "backup", "copy.db"]).code, 0);
+    let mode = |name: &str| bench.path(name).metadata().expect("a file").permissions().mode() & 0o777;
+    let set = |name: &str, mode: u32| {
+        std::fs::set_permissions(bench.path(name), PermissionsExt::from_mode(mode)).expect("set");
+    };
+    assert_eq!(bench.run(&["jobs", "export", "--to", "all.jsonl"]).code, 0);
+    assert_eq!(mode("all.jsonl"), 0o600, "an export holds every payload");
+    set("copy.db", 0o644);
+    std::fs::write(bench.path("victim"), "untouched").expect("written");
+    std::os::unix::fs::symlink("victim", bench.path("new.db-restoring")).expect("a link");
+    assert_eq!(bench.run(&["store", "restore", "copy.db", "--store", "sqlite:new.db"]).code, 0);
+    assert_eq!(mode("new.db"), 0o600);
+    assert_eq!(std::fs::read_to_string(bench.path("victim")).expect("readable"), "untouched");
+    set("new.db", 0o640);
+    assert_eq!(bench.run(&["store", "restore", "copy.db", "--store", "sqlite:new.db"]).code, 0);
+    assert_eq!(mode("new.db"), 0o640, "it keeps the rights of the store whose place it takes");
+}
+
 #[test]
 fn urls_of_other_tools_are_understood_or_refused() {
     let bench = Bench::empty();

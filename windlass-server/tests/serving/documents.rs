@@ -18,7 +18,7 @@ const METRICS_PREFACE: &str = "\
 `windlass run` answers `GET /metrics` in Prometheus' text format. Where tokens are configured it asks for one with the
 role `read`, unless `public_metrics` is set. Programs that use the library record its metrics through the `metrics`
 facade, with whatever recorder they install. Times are in seconds. No label holds an id, a payload or other free text;
-queues and types are the names that whoever enqueues chose.
+queues and types have the names that producers chose.
 
 Whose attempts are counted where: a worker inside a program counts in that program; workers that come over HTTP, `windlass worker`
 with `--server` among them, are counted by the server they ask. So do not add up a server and a Rust worker that uses it over HTTP

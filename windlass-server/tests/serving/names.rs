@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Place, http, windlass};
+use crate::support::{Place, http, until, windlass};
 
 const KEY: &str = "2026-1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -158,6 +158,48 @@ fn payloads_are_encrypted_in_the_file_and_plain_through_the_server() {
     let bad = bad.expect("it runs");
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
     assert!(bad.status.code() == Some(2) && !said.contains("secretkey"), "{said}");
+}
+
+/// A server encrypts again what is under an older key, and tells when that key is needed no more; so does the command.
+#[test]
+fn an_older_key_can_leave_the_keyring_when_nothing_is_under_it() {
+    let place = Place::new();
+    let newer = "2026-2:202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f";
+    let run = |keys: &str, words: &[&str]| {
+        let mut command = windlass();
+        command.args(words).args(["--store", &place.store()]).env("WINDLASS_ENCRYPTION_KEYS", keys);
+        let out = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned(), said)
+    };
+    let both = format!("{newer},{KEY}");
+    assert_eq!(run(KEY, &["enqueue", "t", "--payload", "\"4242 4242\""]).0, Some(0));
+    let (code, out, _) = run(&both, &["store", "reencrypt", "--dry-run", "-o", "json"]);
+    let told: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &told["by_key"]["2026-1"], &told["removable"]), (Some(0), &1.into(), &serde_json::json!([])));
+    let doctor = run(&both, &["doctor"]).1;
+    assert!(doctor.lines().any(|line| line.starts_with("watch") && line.contains("2026-1")), "{doctor}");
+    let (code, _, said) = run(newer, &["store", "reencrypt"]);
+    assert!(code == Some(1) && said.contains("do not open"), "{said}");
+
+    std::fs::write(place.path("keys"), format!("{newer}\n{KEY}\n")).expect("written");
+    std::fs::write(place.path("windlass.toml"), "[encryption]\nkeys_file = \"keys\"\n").expect("written");
+    let mut server = place.start(&["run", "--listen", "127.0.0.1:0", "--config", "windlass.toml"]);
+    let base = server.started()["listen"].as_str().expect("an address").to_owned();
+    let gauge = |key: &str, count: u64| {
+        let line = format!("windlass_encryption_stored{{key=\"{key}\"}} {count}");
+        http(&base, "GET /metrics", "", "").1.lines().any(|told| told == line)
+    };
+    until("everything is under the new key", || gauge("2026-2", 1) && gauge("2026-1", 0));
+    let (code, out, said) = run(newer, &["store", "reencrypt", "--dry-run"]);
+    assert!(code == Some(0) && out.contains("2026-2") && !out.contains("2026-1"), "{out}{said}");
+    let listed = run(newer, &["jobs", "list", "-o", "json"]).1;
+    assert!(listed.contains("4242 4242"), "{listed}");
+    let (code, _, said) = {
+        let out = windlass().args(["store", "reencrypt", "--store", &place.store()]).output().expect("it runs");
+        (out.status.code(), (), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    assert!(code == Some(2) && said.contains("WINDLASS_ENCRYPTION_KEYS"), "{said}");
 }
 
 fn openssl(place: &Place, words: &str) {

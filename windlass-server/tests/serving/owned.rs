@@ -105,6 +105,20 @@ async fn h2_bench_touches_no_store_that_others_used() {
     }
 }
 
+/// H2: what fills a store to be looked at takes no store that somebody set up, though no job came yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn h2_filling_touches_no_store_that_others_set_up() {
+    let place = Place::new();
+    let client = place.client().await;
+    let nightly =
+        Schedule::every("nightly", std::time::Duration::from_secs(3600), NewJob::new("t", Payload::default()));
+    client.put_schedule(&nightly.expect("valid")).await.expect("stored");
+    let mut fill = place.start(&["demo-fill", "--jobs", "1000"]);
+    assert_eq!(fill.wait().code(), Some(4), "{}", fill.err());
+    assert!(fill.err().contains("will not touch"), "{}", fill.err());
+    assert_eq!(client.totals().await.expect("totals").accepted, 0);
+}
+
 /// H2: through a server as well, and a job that somebody put into a measured store is left alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn h2_bench_through_a_server_leaves_others_jobs_alone() {

@@ -13,6 +13,7 @@ use super::answer::*;
 use super::faults::FaultGroup;
 use super::observe::{Observation, Sample, SampleStep};
 use super::request::*;
+use super::rewrite::Rewrite;
 use crate::error::Result;
 use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale};
@@ -143,6 +144,7 @@ layer! {
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited>;
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>>;
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>>;
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>>;
     async fn own(&self, owner: &str) -> Result<()>;
     /// The handle of the store inside: heartbeats go past the layer, unless it gives a handle of its own or `None`.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>>;

@@ -9,14 +9,18 @@ pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod faults;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) mod ids;
 pub mod in_tx;
 mod layer;
 pub mod memory;
+pub mod moving;
 mod observe;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod request;
+mod rewrite;
 pub mod rules;
 #[cfg(feature = "encryption")]
 mod sealed;
@@ -43,10 +47,11 @@ pub use observe::{
 };
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{ApplicationPool, PostgresOptions, PostgresStore};
 pub use request::*;
+pub use rewrite::{Part, Rewrite};
 #[cfg(feature = "encryption")]
-pub use sealed::{Keyring, Sealed, UNOPENED_WAIT};
+pub use sealed::{Keyring, Sealed, UNOPENED_WAIT, UnderKeys};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 
@@ -187,6 +192,14 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     // Itself.
 
+    /// Replaces stored bytes by others that mean the same, each if it is still what was read; says of each whether it was.
+    ///
+    /// For layers that encrypt. A store that cannot refuses.
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        let _ = rewrites;
+        Err(Error::invalid("store", format!("a store of kind {} rewrites nothing", self.kind())))
+    }
+
     /// Marks a store that nobody has used as this owner's, and finds the mark in one that was: for commands that settle and
     /// remove jobs by themselves. Refuses a store that somebody else has used.
     async fn own(&self, owner: &str) -> Result<()> {
@@ -224,6 +237,11 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// Which server the store is on now, for people: the host and timeline of a PostgreSQL primary. `None` where it is in
     /// one place for good.
     fn place(&self) -> Option<String> {
+        None
+    }
+
+    /// The store as something that can be [moved](moving), if it can be.
+    fn movable(&self) -> Option<Arc<dyn moving::Movable>> {
         None
     }
 

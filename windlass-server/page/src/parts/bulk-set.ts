@@ -60,6 +60,8 @@ function takenOf(query: URLSearchParams, action: Action): State[] {
 async function count(query: URLSearchParams, states: State[], stop: AbortSignal): Promise<Schemas["Count"]> {
   const asked = new URLSearchParams(query);
   asked.set("state", states.join(","));
+  // Somebody is about to act on them: it may take as long as a count may.
+  asked.set("looked", "100000");
   return ask(`/v1/jobs/count?${asked}`, { signal: stop });
 }
 

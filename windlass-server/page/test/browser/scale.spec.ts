@@ -156,8 +156,8 @@ for (const kind of ["sqlite", "postgres"]) {
       // From what the store keeps: nothing is looked at.
       expect((await looked("state=completed")).looked).toBe(0);
       const text = await looked("text=nowhere");
-      expect(text.looked).toBeLessThanOrEqual(100_000);
-      expect(text.capped).toBe(JOBS > 100_000);
+      expect(text.looked).toBeLessThanOrEqual(10_000);
+      expect(text.capped).toBe(JOBS > 10_000);
       const page = (await server.call("GET", "/v1/jobs?text=nowhere&limit=50")) as {
         items: [];
         looked?: { jobs: number };

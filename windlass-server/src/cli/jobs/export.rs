@@ -1,6 +1,8 @@
 //! `windlass jobs export`: all jobs that match as JSON lines, for other tools.
 
+use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -33,12 +35,15 @@ pub(super) async fn run(session: &Session, arguments: &Arguments) -> anyhow::Res
     let mut to: Box<dyn Write> = match &arguments.to {
         None => Box::new(std::io::stdout()),
         Some(path) => {
-            let made = std::fs::File::create_new(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::AlreadyExists => {
-                    let message = format!("cannot export to {}: it exists already", path.display());
-                    End::new(Exit::Conflict, message).advise("name a new file").into()
+            // For its owner alone: it holds every payload.
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
+                match error.kind() {
+                    std::io::ErrorKind::AlreadyExists => {
+                        let message = format!("cannot export to {}: it exists already", path.display());
+                        End::new(Exit::Conflict, message).advise("name a new file").into()
+                    }
+                    _ => anyhow::Error::new(error).context(format!("cannot make {}", path.display())),
                 }
-                _ => anyhow::Error::new(error).context(format!("cannot make {}", path.display())),
             });
             Box::new(made?)
         }

@@ -1,5 +1,7 @@
 //! `windlass store`: the store itself, its tables, its health, its copies.
 
+mod moving;
+mod reencrypt;
 mod restore;
 mod status;
 
@@ -11,6 +13,7 @@ use windlass::State;
 use windlass::store::postgres::SCHEMA_DEFAULT;
 use windlass::store::{Act, Cursor, Filter, PostgresOptions, PostgresStore, SqliteOptions, redacted, sqlite};
 
+pub(crate) use self::reencrypt::STEP as REENCRYPT_STEP;
 pub(crate) use self::status::{file_sizes, schema_version, size};
 use super::bulk::{self, HowArgs};
 use super::connect::{self, Missing, Reach};
@@ -75,6 +78,13 @@ Example:
         #[arg(value_name = "FILE")]
         to: PathBuf,
     },
+    /// Move a store into an empty one while producers and workers use it
+    #[command(after_help = "\
+Copies while the store is used, pauses it for a moment, and switches. From then on the old store
+refuses every write and says where it went; `windlass run` and `windlass worker` go along.
+Example:
+  windlass store move --from sqlite:jobs.db --to postgres://windlass@db/jobs")]
+    Move(moving::Arguments),
     /// Put a backup in the place of a SQLite store that nobody uses
     #[command(after_help = "\
 Refuses while any program has the store open. The store that was there is kept beside it.
@@ -84,6 +94,21 @@ Example:
         /// The backup
         #[arg(value_name = "FILE")]
         from: PathBuf,
+    },
+    /// Encrypt again what is not under the current key
+    #[command(after_help = "\
+Looks at every payload, result, checkpoint and template of a schedule, and says how much is
+under which key. Safe while jobs run; may be stopped and begun again. A key can leave the keyring
+when a whole walk finds nothing under it. Servers do the same while the keyring holds several.
+Example:
+  windlass store reencrypt --store sqlite:jobs.db --config windlass.toml --dry-run")]
+    Reencrypt {
+        /// Only count
+        #[arg(long)]
+        dry_run: bool,
+        /// Go on from a place that an interrupted walk named
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
     },
     /// Remove ended jobs that are older than they need be
     #[command(after_help = "\
@@ -128,7 +153,9 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         }
         Command::Check => check(reach, output).await,
         Command::Backup { to } => backup(reach, to).await,
+        Command::Move(arguments) => moving::run(&arguments).await,
         Command::Restore { from } => restore::run(reach, &from),
+        Command::Reencrypt { dry_run, after } => reencrypt::run(&reach.open(output).await?, after, dry_run).await,
         Command::Prune { older_than, state, how } => {
             let session = reach.open(output).await?;
             if let Some(state) = state.iter().find(|state| !state.is_terminal()) {

@@ -2,7 +2,8 @@
 //!
 //! Copying a file over a live one is a trap: the log beside it holds later commits, which SQLite would replay over the copy.
 
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -29,8 +30,10 @@ pub(super) fn run(reach: &Reach, from: &Path) -> anyhow::Result<()> {
     // Held until the new file is in place: nobody can begin to read the old one meanwhile.
     let held = if to.exists() { Some(take(&to)?) } else { None };
     let copy = beside(&to, "-restoring");
-    std::fs::copy(from, &copy).with_context(|| format!("cannot copy {} to {}", from.display(), copy.display()))?;
-    File::open(&copy).and_then(|file| file.sync_all()).context("cannot write the copy to disk")?;
+    // What an interrupted restore left there, or a link, which is not followed.
+    remove(&copy)?;
+    write_copy(from, &copy, to.metadata().ok().as_ref())
+        .with_context(|| format!("cannot copy {} to {}", from.display(), copy.display()))?;
     let kept = held.is_some().then(|| kept_name(&to));
     if let Some(kept) = &kept {
         std::fs::rename(&to, kept).with_context(|| format!("cannot set {} aside", to.display()))?;
@@ -48,6 +51,16 @@ pub(super) fn run(reach: &Reach, from: &Path) -> anyhow::Result<()> {
     }
     say("jobs that ran since the backup was made run again; `windlass queues pause` holds them back while you look");
     Ok(())
+}
+
+/// Copies a backup into a new file for its owner alone, or with the rights of the store whose place it takes.
+fn write_copy(from: &Path, copy: &Path, replaced: Option<&Metadata>) -> std::io::Result<()> {
+    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(copy)?;
+    std::io::copy(&mut File::open(from)?, &mut new)?;
+    if let Some(replaced) = replaced {
+        new.set_permissions(replaced.permissions())?;
+    }
+    new.sync_all()
 }
 
 /// Refuses what is no whole store.

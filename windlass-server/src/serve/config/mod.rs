@@ -157,6 +157,11 @@ impl Settings {
         Settings::check(given, file)
     }
 
+    /// The same for the text of a file.
+    pub fn parse(text: &str, given: Given) -> anyhow::Result<Self> {
+        Settings::check(given, file::parse(text)?)
+    }
+
     /// Says what is unwise about them; to be called when there is a log.
     pub fn warn(given: &Given) {
         let Some(path) = &given.file else { return };

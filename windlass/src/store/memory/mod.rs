@@ -28,6 +28,7 @@ use super::answer::*;
 use super::faults::FaultGroup;
 use super::observe::{Observation, Sample, SampleStep};
 use super::request::*;
+use super::rewrite::Rewrite;
 use super::rules;
 use crate::clock::{Clock, LAPSING, SystemClock};
 use crate::error::Result;
@@ -241,6 +242,10 @@ impl Store for MemoryStore {
             }
             WorkflowQuery::Newest { limit, after } => tables.list_workflows(after.as_ref(), *limit),
         })
+    }
+
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        Ok(self.change(|tables, _| rewrites.iter().map(|one| tables.rewrite(one)).collect()))
     }
 
     async fn own(&self, owner: &str) -> Result<()> {

@@ -1,11 +1,14 @@
 //! Operators' acts: on jobs by id or by filter, and on queues.
 
+use std::sync::Arc;
+
 use super::read::sequence;
 use super::tables::{SCAN_MAX, Tables};
 use crate::error::Result;
 use crate::job::{JobId, QueueName};
 use crate::store::answer::Operated;
 use crate::store::request::{Act, Cursor, Filter, Operation, PAGE_MAX, Target};
+use crate::store::rewrite::{Part, Rewrite};
 use crate::store::rules;
 use crate::time::Timestamp;
 
@@ -53,6 +56,25 @@ impl Tables {
             }
         }
         Ok((found, None))
+    }
+
+    /// Replaces what is still as it was read.
+    pub(super) fn rewrite(&mut self, one: &Rewrite) -> bool {
+        let Some(sequence) = self.ids.get(&one.job).copied() else { return false };
+        self.update(sequence, |entry| {
+            let job = &mut entry.job;
+            match one.part {
+                Part::Payload if job.spec.payload == one.old => {
+                    Arc::make_mut(&mut job.spec).payload = one.new.clone();
+                }
+                Part::Result if job.result.as_ref() == Some(&one.old) => job.result = Some(one.new.clone()),
+                Part::Checkpoint if job.checkpoint.as_ref() == Some(one.old.as_bytes()) => {
+                    job.checkpoint = Some(one.new.as_bytes().clone());
+                }
+                Part::Payload | Part::Result | Part::Checkpoint => return false,
+            }
+            true
+        })
     }
 
     /// Marks an unused store as this owner's.

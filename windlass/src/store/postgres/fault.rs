@@ -7,6 +7,10 @@ use tokio_postgres::error::SqlState;
 use super::hosts::Unreachable;
 use super::pool::PoolError;
 use crate::error::Error;
+use crate::store::moving::Closed;
+
+/// The code of the refusals of a store that was moved, or that a move fills.
+const CLOSED: &str = "WL001";
 
 /// How often a transaction that loses against others is tried.
 const TRIES_MAX: u64 = 20;
@@ -84,14 +88,16 @@ where
 impl Fault {
     /// Whether the server undid the transaction because of another one.
     fn is_lost_race(&self) -> bool {
-        let error = match self {
+        let code = match self {
             Fault::Overtaken => return true,
-            Fault::Database(error) => error,
-            // Only the user can begin their transaction anew.
-            Fault::Pool(_) | Fault::Refused(_) | Fault::Unanswered { .. } | Fault::Users { .. } => return false,
+            Fault::Database(error) => error.code().map(SqlState::code),
+            // On a connection of the application's pool. In the user's own transaction nothing is tried again: only the user
+            // can begin it anew.
+            Fault::Users { code, .. } => code.as_deref(),
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Unanswered { .. } => return false,
         };
-        let races = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
-        error.code().is_some_and(|code| races.contains(&code))
+        let races = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
+        code.is_some_and(|code| races.iter().any(|race| race.code() == code))
     }
 
     /// Whether others held for too long what a statement waited for.
@@ -127,6 +133,9 @@ impl Fault {
                 Error::StoreUnavailable { attempted: attempted.to_owned(), problem, known: false, source: None }
             }
             Fault::Pool(error) => unavailable(attempted, true, "no connection became free in time".to_owned(), error),
+            Fault::Database(error) if error.code().is_some_and(|code| code.code() == CLOSED) => {
+                Closed::from_stored(&problem(&error)).into_error(attempted)
+            }
             Fault::Database(error) => match error.code() {
                 // The server never answered, so it may have committed.
                 None => unavailable(attempted, false, problem(&error), error),
@@ -136,6 +145,9 @@ impl Fault {
                     Class::Broken => Error::store(attempted, problem(&error)),
                 },
             },
+            Fault::Users { code: Some(code), problem, .. } if code == CLOSED => {
+                Closed::from_stored(&problem).into_error(attempted)
+            }
             Fault::Users { code, problem, source } => {
                 match code.map_or(Class::Unavailable { known: false }, |code| classify(&code)) {
                     Class::Unavailable { known } => unavailable(attempted, known, problem, source),
@@ -155,9 +167,9 @@ fn classify(code: &str) -> Class {
     match code {
         // Asked to go while it worked: whether the commit came first is not known.
         "57P01" | "57P02" | "57P03" | "57P05" => Class::Unavailable { known: false },
-        // Cancelled by a timeout, ended between two statements of a transaction, lost against another, a read-only server,
+        // Closed by a move, cancelled by a timeout, ended between two statements of a transaction, lost against another, a read-only server,
         // out of resources.
-        "57014" | "25P03" | "40001" | "40P01" | "25006" | "55P03" => Class::Unavailable { known: true },
+        "57014" | "25P03" | "40001" | "40P01" | "25006" | "55P03" | CLOSED => Class::Unavailable { known: true },
         code if code.starts_with("53") => Class::Unavailable { known: true },
         code if code.starts_with("08") || code.starts_with("58") || code.starts_with("XX") => {
             Class::Unavailable { known: false }

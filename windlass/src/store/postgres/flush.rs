@@ -206,7 +206,7 @@ impl Transaction<'_> {
 }
 
 /// Whether the end of a job has consequences that its own record knows of.
-fn is_slow(job: &JobRecord) -> bool {
+pub(super) fn is_slow(job: &JobRecord) -> bool {
     job.spec.options.callback_url.is_some() || job.cancel.is_some()
 }
 
@@ -262,7 +262,7 @@ fn events(changes: &Changes, notes: &HashMap<JobId, Note>, seqs: &HashMap<JobId,
     events
 }
 
-fn wide(entry: &Entry, lane: Lane) -> Value {
+pub(super) fn wide(entry: &Entry, lane: Lane) -> Value {
     let job = &entry.job;
     let spec = &job.spec;
     let depends_on: Option<&Vec<Dependency>> = Some(&spec.depends_on).filter(|list| !list.is_empty());
@@ -292,7 +292,7 @@ fn micros(time: Option<Timestamp>) -> Option<i64> {
 }
 
 /// The narrow row of a job, and which table it goes to: pending, ready, leased, done.
-fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, Value) {
+pub(super) fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, Value) {
     let job = &entry.job;
     let mut row = json!({
         "seq": entry.sequence,
@@ -359,7 +359,7 @@ fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, Value) {
 }
 
 /// Bytes as PostgreSQL reads them from text.
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(2 + bytes.len() * 2);
     text.push_str("\\x");

@@ -178,12 +178,18 @@ async fn pass_on_until_cut(config: &ListenerConfig, store: &Weak<Inner>, client:
     }
 }
 
-fn pass_on(store: &Arc<Inner>, own: &str, text: &str) {
+/// The hints in the text of a notification; none in one of this process.
+#[doc(hidden)]
+pub fn wakes_in(text: &str, own: &str) -> Vec<Wake> {
     let mut parts = text.split(' ');
     if parts.next() == Some(own) {
-        return;
+        return Vec::new();
     }
-    for hint in parts.filter_map(hint) {
+    parts.filter_map(hint).collect()
+}
+
+fn pass_on(store: &Arc<Inner>, own: &str, text: &str) {
+    for hint in wakes_in(text, own) {
         // It is no error if nothing in this process waits for hints.
         let _ = store.wakes.send(hint);
     }

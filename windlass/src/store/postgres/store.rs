@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use super::PostgresStore;
 use super::fault::retrying;
+use super::moving::Mover;
 use super::turns::Caller;
 use crate::error::Result;
 use crate::flow::{Change, ControlEdit, ControlRecord, KeyRecord};
@@ -16,15 +17,24 @@ use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
 use crate::store::faults::FaultGroup;
+use crate::store::moving::Movable;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
+use crate::store::rewrite::Rewrite;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
+
+/// Claims, and settlements, that a worker has under way at once: while one commits, the server works on the other.
+const CALLS_AT_ONCE: usize = 2;
 
 #[async_trait]
 impl Store for PostgresStore {
     fn kind(&self) -> &'static str {
         "postgres"
+    }
+
+    fn movable(&self) -> Option<Arc<dyn Movable>> {
+        Some(Arc::new(Mover::new(Arc::clone(&self.inner))))
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -174,6 +184,10 @@ impl Store for PostgresStore {
         retrying("read workflows", || self.inner.workflows(query)).await
     }
 
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        retrying("rewrite what is stored", || self.inner.rewrite(rewrites)).await
+    }
+
     async fn own(&self, owner: &str) -> Result<()> {
         retrying("mark the store", || async {
             let mut tx = self.inner.transaction(Caller::Worker).await?;
@@ -184,9 +198,17 @@ impl Store for PostgresStore {
     }
 
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        // The application's pool lends to them too, from the application's own runtime.
+        if self.inner.lending.is_some() {
+            return Ok(None);
+        }
         // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
         let options = self.options.clone().connections(2).without_migrations().without_notifications();
         Ok(Some(Arc::new(PostgresStore::with(options).await?)))
+    }
+
+    fn calls_at_once(&self) -> usize {
+        CALLS_AT_ONCE
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

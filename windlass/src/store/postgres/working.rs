@@ -204,7 +204,7 @@ pub(super) fn kind_number(kind: DependencyKind) -> i16 {
 }
 
 /// The kind of dependency that a number stands for.
-fn kind_of(number: i16) -> Result<DependencyKind, Fault> {
+pub(super) fn kind_of(number: i16) -> Result<DependencyKind, Fault> {
     match number {
         0 => Ok(DependencyKind::After),
         1 => Ok(DependencyKind::AfterAny),

@@ -119,6 +119,11 @@ pub(super) fn is_envelope(bytes: &[u8]) -> bool {
     parts(bytes).is_some()
 }
 
+/// The name of the key that sealed an envelope.
+pub(super) fn key_name(bytes: &[u8]) -> Option<&str> {
+    parts(bytes).map(|(name, ..)| name)
+}
+
 /// The name of the key, the nonce and the rest.
 fn parts(envelope: &[u8]) -> Option<(&str, &[u8; NONCE_BYTES], &[u8])> {
     let (length, rest) = envelope.strip_prefix(MAGIC)?.split_first()?;

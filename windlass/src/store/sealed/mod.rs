@@ -8,6 +8,7 @@
 //! bytes of the content type [`SEALED_TYPE`], and no handler is started with it.
 
 mod keyring;
+mod reencrypt;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 
 pub use self::keyring::Keyring;
 use self::keyring::{Closed, is_envelope};
+pub use self::reencrypt::UnderKeys;
 use super::{
     ClaimRequest, Claims, Inserted, Layer, ListQuery, Page, Save, ScheduleEdit, ScheduleEdited, Settled, Store,
 };

@@ -16,7 +16,7 @@ use super::lease_ranges;
 use super::transaction::Transaction;
 use crate::job::{JobRecord, JobType, Lease, LeaseToken, Priority, QueueName, State};
 use crate::store::answer::{Claimed, Claims};
-use crate::store::new_lease_token;
+use crate::store::ids::lease_token;
 use crate::store::request::ClaimRequest;
 use crate::store::rules;
 use crate::time::Timestamp;
@@ -229,7 +229,7 @@ impl Transaction<'_> {
         if flags & FLAG_NOTE != 0 {
             self.read_note(seq, &mut job)?;
         }
-        let token = new_lease_token();
+        let token = lease_token(seq);
         job.claim(&request.worker, request.lease_time, self.now).map_err(|error| Fault::broken(error.to_string()))?;
         let expires_at = job.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
         let place = Place::Ready { priority: i64::from(reader.priority), at, kind };

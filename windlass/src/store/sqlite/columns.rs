@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::fault::{Answer, Fault};
-use crate::job::{Dependency, DependencyKind, DependsOn, JobId, Outcome, Payload, Priority, State};
+use crate::job::{Dependency, DependencyKind, DependsOn, JobId, Outcome, Priority, State};
 use crate::time::Timestamp;
 
 impl From<rusqlite::types::FromSqlError> for Fault {
@@ -143,19 +143,6 @@ pub(super) fn read_dependencies(bytes: &[u8]) -> Answer<Vec<Dependency>> {
         Ok(Dependency { on: DependsOn::Job(JobId::from_uuid(Uuid::from_bytes(id))), kind: kind_of(kind)? })
     };
     entries.iter().map(read).collect()
-}
-
-/// What is kept of a payload to recognise it by, when the job is long gone: FNV-1a over 128 bits, and the length.
-pub(super) fn digest(payload: &Payload) -> [u8; 24] {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let step = |hash: u128, byte: &u8| (hash ^ u128::from(*byte)).wrapping_mul(PRIME);
-    let hash = payload.content_type().as_bytes().iter().chain(&[0]).fold(BASIS, step);
-    let hash = payload.as_bytes().iter().fold(hash, step);
-    let mut bytes = [0; 24];
-    bytes[..16].copy_from_slice(&hash.to_le_bytes());
-    bytes[16..].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-    bytes
 }
 
 /// SCHEDULED, DELAYED and RETRYING jobs wait in one table.

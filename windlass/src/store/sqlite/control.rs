@@ -21,7 +21,8 @@ use crate::flow::{
 };
 use crate::job::{JobId, JobType, Lease, Priority, QueueName, State, Why};
 use crate::store::answer::{Claimed, Page};
-use crate::store::new_lease_token;
+use crate::store::ids::lease_token;
+use crate::store::moving::Flow;
 use crate::store::request::{ClaimRequest, Cursor, KeyQuery, PAGE_MAX};
 use crate::store::rules::{self, GateHold};
 use crate::time::Timestamp;
@@ -351,7 +352,7 @@ impl Transaction<'_> {
 
     fn claim_picked(&mut self, strand: i64, seq: i64, request: &ClaimRequest) -> Answer<Claimed> {
         let mut entry = self.known(seq)?;
-        let token = new_lease_token();
+        let token = lease_token(seq);
         self.leave(&entry)?;
         let claimed = entry.job.claim(&request.worker, request.lease_time, self.now);
         claimed.map_err(|error| Fault::broken(error.to_string()))?;
@@ -403,6 +404,32 @@ impl Transaction<'_> {
             self.put_gate(queue, name, gate)?;
         }
         Ok(change.control)
+    }
+
+    /// Takes over the control of a queue that was moved here, and counts what runs in it.
+    pub(super) fn take_control(&mut self, queue: &QueueName, record: &ControlRecord) -> Answer<()> {
+        let kept = params![queue.as_str(), text(record)];
+        self.statement(include_str!("sql/put_control.sql"))?.execute(kept)?;
+        self.unsort_queue(queue)?;
+        self.count_leases(queue, &record.control)
+    }
+
+    /// The flow control of all queues, and what is kept of their gates.
+    pub(super) fn flow(&mut self) -> Answer<Flow> {
+        let mut statement = self.statement(include_str!("sql/list_controlled.sql"))?;
+        let queues = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut flow = Flow::default();
+        for queue in queues {
+            let queue = QueueName::new(queue)?;
+            flow.controls.extend(self.controlled(&queue)?.map(|record| (queue.clone(), record)));
+            let mut statement = self.statement(include_str!("sql/list_gates.sql"))?;
+            let mut rows = statement.query([queue.as_str()])?;
+            while let Some(row) = rows.next()? {
+                let gate: Gate = json(row, "gate")?.ok_or_else(|| Fault::broken("a gate without its numbers"))?;
+                flow.gates.push((queue.clone(), row.get("name")?, gate));
+            }
+        }
+        Ok(flow)
     }
 
     /// Lets all jobs of a queue stand in their plain lanes again.

@@ -3,6 +3,7 @@
 use rusqlite::ErrorCode;
 
 use crate::error::Error;
+use crate::store::moving::Closed;
 
 /// Why a step of a transaction did not happen.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(super) enum Fault {
     Broken(String),
     /// The file was moved away or deleted while it was open; nothing was written.
     Gone,
+    /// The store takes no writes, because of a move.
+    Closed(Closed),
 }
 
 /// The answer of a step inside a transaction.
@@ -28,6 +31,7 @@ impl std::fmt::Display for Fault {
             Fault::Sql(error) => error.fmt(f),
             Fault::Broken(what) => f.write_str(what),
             Fault::Gone => f.write_str("the file is gone"),
+            Fault::Closed(closed) => closed.fmt(f),
         }
     }
 }
@@ -54,6 +58,11 @@ impl Fault {
         matches!(self, Fault::Refused(_))
     }
 
+    /// Whether it meets every call alike, so that none is worth trying alone.
+    pub(super) fn is_everybodys(&self) -> bool {
+        matches!(self, Fault::Gone | Fault::Closed(_))
+    }
+
     /// What a caller is told. `known`: whether it is certain that nothing was written.
     pub(super) fn into_error(self, attempted: &str, known: bool) -> Error {
         match self {
@@ -65,6 +74,7 @@ impl Fault {
                 known: true,
                 source: None,
             },
+            Fault::Closed(closed) => closed.into_error(attempted),
             Fault::Sql(error) => into_error(error, attempted, known),
         }
     }

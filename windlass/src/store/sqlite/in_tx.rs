@@ -81,7 +81,7 @@ fn run<T>(conn: &Connection, clock: &dyn Clock, write: impl FnOnce(&mut Transact
         return Err(Fault::Refused(Error::invalid("transaction", "none is open on this connection")));
     }
     let mut names = Names::default();
-    let mut tx = Transaction::begin(conn, &mut names, clock)?;
+    let mut tx = Transaction::begin_writing(conn, &mut names, clock)?;
     let answer = write(&mut tx)?;
     // Stores on the file notice the commit by themselves.
     tx.finish()?;

@@ -5,14 +5,15 @@
 use rusqlite::params;
 use uuid::Uuid;
 
-use super::columns::{dependencies, digest, text};
+use super::columns::{dependencies, text};
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::insert_batch::PlainJob;
 use super::job_rows::{Entry, FLAG_CALLBACK, Place};
 use super::transaction::Transaction;
-use crate::job::{Idempotency, JobId, JobOptions, JobSpec, OnExisting, Priority, State, Timeouts, Until};
+use crate::job::{Idempotency, JobId, JobOptions, JobRecord, JobSpec, OnExisting, Priority, State, Timeouts, Until};
 use crate::store::answer::{Inserted, InsertedJob};
+use crate::store::ids::key_fingerprint;
 use crate::store::new_workflow_id;
 use crate::store::rules::{self, KeptKey, KeyUse};
 use crate::time::Timestamp;
@@ -84,10 +85,10 @@ impl Transaction<'_> {
         if expires_at.is_some_and(|expires_at| expires_at <= now) {
             return Ok(None);
         }
-        let (job_type, kept): (String, Vec<u8>) = (row.get("type")?, row.get("digest")?);
+        let kept: Vec<u8> = row.get("fingerprint")?;
         Ok(Some(Held {
             id: JobId::from_uuid(Uuid::from_bytes(row.get("job")?)),
-            matches: job_type == key.job_type.as_str() && kept == digest(&key.payload),
+            matches: kept == key_fingerprint(&key.job_type, &key.payload),
             until: until(row.get("until")?)?,
             first_at: Timestamp::from_micros(row.get("first_at")?),
         }))
@@ -127,6 +128,34 @@ impl Transaction<'_> {
         let (seq, spec) = (*sequence, &job.spec);
         let lane = self.lane_of(spec)?;
         let first_at = job.run_at.map(Timestamp::as_micros);
+        self.write_submitted(seq, lane, first_at, *depth, job)?;
+        let flags = if spec.options.callback_url.is_some() { FLAG_CALLBACK } else { 0 };
+        let row = Entry {
+            seq,
+            lane,
+            stands_in: lane,
+            first_at: first_at.unwrap_or(job.created_at.as_micros()),
+            depth: *depth,
+            flags,
+            place: Place::Pending,
+            job: job.clone(),
+            token: None,
+            closed: None,
+            waits: *waits,
+        };
+        self.rest(row)
+    }
+
+    /// Keeps what was submitted, and the end of a lifetime that is not the standard one.
+    pub(super) fn write_submitted(
+        &mut self,
+        seq: i64,
+        lane: i64,
+        first_at: Option<i64>,
+        depth: u32,
+        job: &JobRecord,
+    ) -> Answer<()> {
+        let spec = &job.spec;
         let options = Some(&spec.options).filter(|options| **options != JobOptions::default()).map(text);
         self.execute(
             HotStatement::AddJob,
@@ -155,21 +184,7 @@ impl Transaction<'_> {
         if job.deadline != standard {
             self.keep_lifetime(job.deadline.map(Timestamp::as_micros), seq)?;
         }
-        let flags = if spec.options.callback_url.is_some() { FLAG_CALLBACK } else { 0 };
-        let row = Entry {
-            seq,
-            lane,
-            stands_in: lane,
-            first_at: first_at.unwrap_or(job.created_at.as_micros()),
-            depth: *depth,
-            flags,
-            place: Place::Pending,
-            job: job.clone(),
-            token: None,
-            closed: None,
-            waits: *waits,
-        };
-        self.rest(row)
+        Ok(())
     }
 
     /// Puts a new job where it rests.
@@ -207,8 +222,7 @@ impl Transaction<'_> {
             key.scope,
             key.key,
             job.as_uuid().into_bytes(),
-            key.job_type.as_str(),
-            digest(&key.payload),
+            key_fingerprint(&key.job_type, &key.payload),
             new.until.number(),
             first_at,
             expires_at,

@@ -545,6 +545,11 @@ impl Transaction<'_> {
 
     fn enter_done(&mut self, entry: &mut Entry) -> Answer<()> {
         let ended = self.tick();
+        self.enter_done_as(entry, ended)
+    }
+
+    /// The same with the number of an end that was.
+    pub(super) fn enter_done_as(&mut self, entry: &mut Entry, ended: i64) -> Answer<()> {
         let job = &entry.job;
         let closed = entry.closed.as_ref();
         self.execute(

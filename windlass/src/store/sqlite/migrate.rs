@@ -3,9 +3,9 @@
 use rusqlite::Connection;
 
 use super::fault::{Answer, Fault};
-use super::ids::KEY_BYTES;
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
+use crate::store::ids::KEY_BYTES;
 use crate::store::open::UnderWorkers;
 use crate::store::request::WORKER_LIVE;
 

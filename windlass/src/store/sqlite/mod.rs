@@ -5,7 +5,7 @@
 //! `migrations/`. Each method of the store is a method of `Transaction` in the file named after it, on a plain
 //! connection: the same code serves the application's own transactions ([`in_tx`]).
 //!
-//! Decisions: ids lead to their row without an index (`ids.rs`); what falls due is in its place already, so nothing is
+//! Decisions: ids lead to their row without an index (`store/ids.rs`); what falls due is in its place already, so nothing is
 //! moved when its time comes; counts are kept per lane and written once in a transaction; jobs with numbers close together
 //! are written, leased, completed and removed in one statement (`plain_jobs.rs`, `runs.rs`); a new file gives space back in
 //! small steps (`auto_vacuum = incremental`), an application's own file keeps its setting and reuses freed pages.
@@ -20,7 +20,6 @@ mod entry;
 mod fault;
 mod faults;
 mod hot_statements;
-mod ids;
 pub mod in_tx;
 mod insert;
 mod insert_batch;
@@ -29,6 +28,8 @@ mod lease;
 mod lease_ranges;
 mod list;
 mod migrate;
+mod moving;
+mod moving_rows;
 mod open;
 mod operate;
 mod ordered;
@@ -37,6 +38,7 @@ mod prune;
 mod read;
 mod reader;
 mod records;
+mod rewrite;
 mod schedules;
 mod settle;
 mod store;

@@ -1,11 +1,13 @@
 //! The store's trait, each method sent to the writing thread or to a reader.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
 use super::SqliteStore;
+use super::moving::Mover;
 use crate::error::Result;
 use crate::flow::{Change, ControlEdit, ControlRecord, KeyRecord};
 use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale};
@@ -13,8 +15,10 @@ use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
 use crate::store::faults::FaultGroup;
+use crate::store::moving::Movable;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::request::*;
+use crate::store::rewrite::Rewrite;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
 
@@ -22,6 +26,10 @@ use crate::workflow::{Submission, WorkflowRecord};
 impl Store for SqliteStore {
     fn kind(&self) -> &'static str {
         "sqlite"
+    }
+
+    fn movable(&self) -> Option<Arc<dyn Movable>> {
+        Some(Arc::new(Mover::new(self.opener.clone(), Arc::clone(&self.clock))))
     }
 
     async fn now(&self) -> Result<Timestamp> {
@@ -174,6 +182,11 @@ impl Store for SqliteStore {
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         let query = query.clone();
         self.readers.read("read workflows", move |tx| tx.workflows(&query)).await
+    }
+
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        let rewrites = rewrites.to_vec();
+        self.write("rewrite what is stored".to_owned(), rewrites.len(), move |tx| tx.rewrite(&rewrites)).await
     }
 
     async fn own(&self, owner: &str) -> Result<()> {

@@ -7,15 +7,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
-use uuid::Uuid;
 
 use super::fault::{Answer, Fault};
 use super::hot_statements::HOT_STATEMENTS;
-use super::ids::IdKey;
 use super::insert_batch::PlainJob;
 use crate::clock::{BEAT_EVERY, Clock, LAPSING, Pulse};
 use crate::job::{JobId, JobOptions, JobSpec, JobType, QueueName, State};
 use crate::store::answer::Wake;
+use crate::store::ids::IdKey;
+use crate::store::moving::Closed;
 use crate::store::observe::{AttemptCount, ended_place};
 use crate::store::rules;
 use crate::time::Timestamp;
@@ -59,6 +59,8 @@ pub(super) struct Transaction<'c> {
     minds_absences: bool,
     names: &'c mut Names,
     key: IdKey,
+    /// Why the store takes no writes, if it does not.
+    closed: Option<Box<str>>,
     numbers: Numbers,
     entry: Numbers,
     /// By lane; few in one transaction.
@@ -78,10 +80,10 @@ impl<'c> Transaction<'c> {
     /// Looks at the row of numbers; the transaction must have begun.
     pub(super) fn begin(conn: &'c Connection, names: &'c mut Names, clock: &dyn Clock) -> Answer<Self> {
         let mut statement = conn.prepare_cached(include_str!("sql/get_store.sql"))?;
-        let (numbers, key) = statement.query_row([], |row| {
+        let (numbers, key, closed) = statement.query_row([], |row| {
             let numbers =
                 Numbers { accepted: row.get(0)?, pruned: row.get(1)?, tick: row.get(2)?, latest: row.get(3)? };
-            Ok((numbers, IdKey::from_bytes(row.get_ref(4)?.as_blob()?)))
+            Ok((numbers, IdKey::from_bytes(row.get_ref(4)?.as_blob()?), row.get(5)?))
         })?;
         let key = key.ok_or_else(|| Fault::broken("the key of the ids has a wrong length"))?;
         let mut tx = Transaction {
@@ -90,6 +92,7 @@ impl<'c> Transaction<'c> {
             minds_absences: false,
             names,
             key,
+            closed,
             numbers,
             entry: numbers,
             counts: Vec::new(),
@@ -102,6 +105,15 @@ impl<'c> Transaction<'c> {
         };
         tx.look_at(clock);
         Ok(tx)
+    }
+
+    /// The same for whoever writes: refused while a move fills the store, and after it was moved.
+    pub(super) fn begin_writing(conn: &'c Connection, names: &'c mut Names, clock: &dyn Clock) -> Answer<Self> {
+        let tx = Transaction::begin(conn, names, clock)?;
+        match &tx.closed {
+            Some(words) => Err(Fault::Closed(Closed::from_stored(words))),
+            None => Ok(tx),
+        }
     }
 
     /// Takes the time for the next call. It never runs back behind what another process wrote (rule L8).
@@ -240,6 +252,17 @@ impl<'c> Transaction<'c> {
         self.numbers.pruned += i64::try_from(count).unwrap_or_default();
     }
 
+    /// The key of this file's ids.
+    pub(super) fn id_key(&self) -> &IdKey {
+        &self.key
+    }
+
+    /// Takes over the numbers of a store that is moved here; ticks never go back.
+    pub(super) fn set_numbers(&mut self, accepted: i64, pruned: i64, ticks: i64) {
+        (self.numbers.accepted, self.numbers.pruned) = (accepted, pruned);
+        self.numbers.tick = self.numbers.tick.max(ticks);
+    }
+
     /// The newest tick that was given out.
     pub(super) fn ticks(&self) -> i64 {
         self.numbers.tick
@@ -260,16 +283,16 @@ impl<'c> Transaction<'c> {
 
     /// An id for a job whose own cannot be read: the same at every reading, and it leads to the row.
     pub(super) fn substitute_id(&self, seq: i64) -> JobId {
-        self.key.id(seq, 0)
+        self.key.substitute(seq)
     }
 
     pub(super) fn draw_id(&self, seq: i64) -> JobId {
-        self.key.id(seq, Uuid::new_v4().as_u128())
+        self.key.draw().id(seq)
     }
 
     /// Where a job with this id would stand; whether it does, its row says.
     pub(super) fn seq_of(&self, id: JobId) -> i64 {
-        self.key.sequence(id)
+        self.key.sequence(id.as_uuid())
     }
 
     pub(super) fn hint(&mut self, hint: Wake) {
@@ -285,7 +308,12 @@ impl<'c> Transaction<'c> {
 
     /// The lane of a spec, made if it is new.
     pub(super) fn lane_of(&mut self, spec: &JobSpec) -> Answer<i64> {
-        let names = (spec.queue.clone(), spec.job_type.clone());
+        self.lane_named(&spec.queue, &spec.job_type)
+    }
+
+    /// The lane of a queue and a type, made if it is new.
+    pub(super) fn lane_named(&mut self, queue: &QueueName, job_type: &JobType) -> Answer<i64> {
+        let names = (queue.clone(), job_type.clone());
         if let Some(lane) = self.names.lanes.get(&names) {
             return Ok(*lane);
         }

@@ -206,7 +206,7 @@ impl Writer {
                 }
                 self.pass_on(hints);
             }
-            Err(Undone { fault, known: true }) if group.len() > 1 && !busy(&fault) && !matches!(fault, Fault::Gone) => {
+            Err(Undone { fault, known: true }) if group.len() > 1 && !busy(&fault) && !fault.is_everybodys() => {
                 // One of them is bad: each on its own, so that only that one fails.
                 for call in group {
                     self.serve(vec![call], pace);
@@ -247,7 +247,7 @@ impl Writer {
     }
 
     fn write(&mut self, group: &mut [Box<dyn Call>]) -> Answer<(Vec<Wake>, i64)> {
-        let mut tx = Transaction::begin(&self.conn, &mut self.names, self.clock.as_ref())?;
+        let mut tx = Transaction::begin_writing(&self.conn, &mut self.names, self.clock.as_ref())?;
         for call in group {
             tx.look_at(self.clock.as_ref());
             call.run(&mut tx)?;
@@ -344,6 +344,7 @@ fn fail_all(group: Vec<Box<dyn Call>>, undone: Undone) {
             Fault::Sql(error) => Fault::Sql(again(error)),
             Fault::Broken(what) => Fault::Broken(what.clone()),
             Fault::Gone => Fault::Gone,
+            Fault::Closed(closed) => Fault::Closed(closed.clone()),
             Fault::Refused(error) => Fault::broken(error.to_string()),
         };
         call.failed(own, known);

@@ -39,12 +39,16 @@ begin
         raise exception 'invalid type: must have 1 to 255 of the characters A-Z a-z 0-9 _ . : / -';
     elsif queue is null or queue !~ '^[A-Za-z0-9_.:/-]{1,128}$' then
         raise exception 'invalid queue: must have 1 to 128 of the characters A-Z a-z 0-9 _ . : / -';
+    elsif job_type ~ '^windlass[.]' or queue ~ '^windlass[.]' then
+        raise exception 'invalid type or queue: names that begin with windlass and a dot are the system''s';
     elsif priority is null or priority not between 0 and 4 then
         raise exception 'invalid priority: must be 0 (critical) to 4 (bulk)';
     elsif max_attempts is null or max_attempts not between 1 and 100 then
         raise exception 'invalid max_attempts: must be 1 to 100';
     elsif bytes is null or length(bytes) > 1048576 then
         raise exception 'invalid payload: must not be null, and have at most 1048576 bytes';
+    elsif jsonb_path_exists(payload, 'strict $.**{100 to last} ? (@.type() == "array" || @.type() == "object")') then
+        raise exception 'invalid payload: must be nested at most 100 deep';
     elsif delay_ >= 604800000000 then
         raise exception 'invalid delay: must be shorter than the lifetime of 7 days';
     elsif idempotency_key = '' or char_length(idempotency_key) > 256 then

@@ -85,3 +85,14 @@ create table windlass.pulse (
     grace_until bigint not null default 0
 ) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 insert into windlass.pulse default values;
+
+-- A move of the store, as JSON; closed says why nothing may be written, while a move fills the store or after it was moved.
+create table windlass.move (only_row boolean primary key default true check (only_row), record text not null, closed text);
+-- What changed while the store was copied: kind 0 a job, 1 a workflow, 2 an idempotency key.
+create table windlass.change (
+    number bigint generated always as identity primary key,
+    kind smallint not null,
+    seq bigint,
+    scope text,
+    key text
+);

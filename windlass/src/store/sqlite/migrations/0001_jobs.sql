@@ -3,7 +3,8 @@
 
 -- One row of numbers. `tick` counts submissions and ends; `latest` is the newest moment that a write was made at.
 -- Jobs with the standard lifetime end in the order of `seq`; `outlived` is the newest one whose lifetime is known to be over.
--- `owner` is the command whose own the store is, if it is one's.
+-- `owner` is the command whose own the store is, if it is one's. `closed` says why nothing may be written, while a move fills the
+-- store or after it was moved.
 create table windlass_store (
     only_row integer primary key check (only_row = 1),
     accepted integer not null,
@@ -12,7 +13,8 @@ create table windlass_store (
     latest integer not null,
     id_key blob not null,
     outlived integer not null default 0,
-    owner text
+    owner text,
+    closed text
 );
 -- A queue and a type, with how many jobs of them stand in each state (a DELAYED or RETRYING one that is due included), how many
 -- were removed for good, how many left a terminal state again (by removal too), and how many attempts were retried or lost.

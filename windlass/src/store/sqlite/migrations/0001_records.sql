@@ -40,8 +40,7 @@ create table windlass_key (
     scope text not null,
     key text not null,
     job blob not null,
-    type text not null,
-    digest blob not null,
+    fingerprint blob not null,
     until integer not null,
     first_at integer not null,
     expires_at integer,
@@ -90,3 +89,7 @@ create table windlass_pulse (
     grace_until integer not null
 );
 insert into windlass_pulse values (1, 0, 0, 0);
+
+-- A move of the store, as JSON, and what changed while it was copied: kind 0 a job, 1 a workflow, 2 an idempotency key.
+create table windlass_move (only_row integer primary key check (only_row = 1), record text not null);
+create table windlass_change (number integer primary key, kind integer not null, seq integer, scope text, key text);

@@ -1,4 +1,4 @@
--- The row of numbers.
-select accepted, pruned, tick, latest, id_key
+-- The row of numbers, and whether the store takes writes.
+select accepted, pruned, tick, latest, id_key, closed
 from windlass_store
 where only_row = 1;

@@ -1,0 +1,49 @@
+//! The kept corpus of coverage-guided fuzzing, through the functions that it was made for: what once was found, and one
+//! input for each way through the code that was reached. `scripts/fuzz` looks for more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+// Public for the binaries, which are another package.
+#[allow(unreachable_pub, reason = "as above")]
+#[path = "../../fuzz/src/lib.rs"]
+mod targets;
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus")
+}
+
+/// Runs the inputs of a target; a panic names the file.
+fn replay(name: &str) {
+    let (_, target) = targets::TARGETS.into_iter().find(|(known, _)| *known == name).expect("a target");
+    let folder = corpus().join(name);
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&folder).expect("a corpus").map(|entry| entry.expect("a file").path()).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{} holds {} inputs", folder.display(), files.len());
+    for file in files {
+        println!("{}", file.display());
+        target(&fs::read(&file).expect("an input"));
+    }
+}
+
+macro_rules! replays {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            replay(stringify!($name));
+        })*
+
+        #[test]
+        fn every_target_is_replayed_and_has_a_binary() {
+            let replayed = [$(stringify!($name)),*];
+            let known: Vec<&str> = targets::TARGETS.iter().map(|(name, _)| *name).collect();
+            assert_eq!(replayed.as_slice(), known);
+            for name in known {
+                assert!(corpus().join(format!("../fuzz_targets/{name}.rs")).is_file(), "{name}");
+            }
+        }
+    };
+}
+
+replays! { body config cron envelope filter notification options row url }

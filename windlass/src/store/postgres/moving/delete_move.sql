@@ -1,0 +1,2 @@
+-- Forgets a move.
+delete from windlass.move

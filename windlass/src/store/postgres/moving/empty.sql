@@ -1,0 +1,21 @@
+-- Removes all that a move has written, so that the store is as it was before.
+delete from windlass.job;
+delete from windlass.ready;
+delete from windlass.leased;
+delete from windlass.pending;
+delete from windlass.done;
+delete from windlass.edge;
+delete from windlass.attempt;
+delete from windlass.log;
+delete from windlass.key;
+delete from windlass.workflow;
+delete from windlass.schedule;
+delete from windlass.act;
+delete from windlass.event;
+delete from windlass.sample;
+delete from windlass.worker;
+delete from windlass.lane;
+delete from windlass.queue;
+delete from windlass.move;
+update windlass.pulse set at = 0, away_from = 0, grace_until = 0;
+drop function if exists windlass.refuse() cascade;

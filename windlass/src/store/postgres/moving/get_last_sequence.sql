@@ -1,0 +1,2 @@
+-- The highest sequence that was drawn.
+select last_value from windlass.seq

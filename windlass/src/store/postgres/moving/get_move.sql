@@ -1,0 +1,2 @@
+-- What the store remembers of a move.
+select record from windlass.move

@@ -1,0 +1,2 @@
+-- Takes writes again.
+drop function if exists windlass.refuse() cascade;

@@ -1,0 +1,23 @@
+-- Removes all that a move has written, so that the store is as it was before.
+delete from windlass_lane;
+delete from windlass_queue;
+delete from windlass_gate;
+delete from windlass_job;
+delete from windlass_ready;
+delete from windlass_pending;
+delete from windlass_leased;
+delete from windlass_done;
+delete from windlass_lifetime;
+delete from windlass_note;
+delete from windlass_attempt;
+delete from windlass_log;
+delete from windlass_edge;
+delete from windlass_key;
+delete from windlass_workflow;
+delete from windlass_schedule;
+delete from windlass_act;
+delete from windlass_past_end;
+delete from windlass_sample;
+delete from windlass_move;
+update windlass_store set accepted = 0, pruned = 0, tick = 0, latest = 0, outlived = 0, closed = null;
+update windlass_pulse set at = 0, away_from = 0, grace_until = 0;

@@ -1,0 +1,2 @@
+-- Forgets all acts.
+delete from windlass_act;

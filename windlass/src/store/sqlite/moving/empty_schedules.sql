@@ -1,0 +1,2 @@
+-- Forgets all schedules.
+delete from windlass_schedule;

@@ -1,0 +1,26 @@
+-- Notes no longer what changes, and forgets what was noted.
+drop trigger if exists windlass_note_attempt_in;
+drop trigger if exists windlass_note_done_in;
+drop trigger if exists windlass_note_done_set;
+drop trigger if exists windlass_note_edge_in;
+drop trigger if exists windlass_note_edge_out;
+drop trigger if exists windlass_note_edge_set;
+drop trigger if exists windlass_note_job_out;
+drop trigger if exists windlass_note_job_set;
+drop trigger if exists windlass_note_key_in;
+drop trigger if exists windlass_note_key_out;
+drop trigger if exists windlass_note_key_set;
+drop trigger if exists windlass_note_leased_in;
+drop trigger if exists windlass_note_leased_set;
+drop trigger if exists windlass_note_log_in;
+drop trigger if exists windlass_note_log_out;
+drop trigger if exists windlass_note_note_in;
+drop trigger if exists windlass_note_note_set;
+drop trigger if exists windlass_note_pending_in;
+drop trigger if exists windlass_note_pending_set;
+drop trigger if exists windlass_note_ready_in;
+drop trigger if exists windlass_note_ready_set;
+drop trigger if exists windlass_note_workflow_in;
+drop trigger if exists windlass_note_workflow_out;
+drop trigger if exists windlass_note_workflow_set;
+delete from windlass_change;
