@@ -623,3 +623,17 @@ async fn a_list_by_tag_or_correlation_looks_only_at_jobs_that_have_it() {
         assert_eq!(page.next, None, "nothing is left to be looked at");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_running_jobs_looks_only_at_those_that_run() {
+    let store = open(&new_schema()).await;
+    let running = enqueue(&store, job()).await;
+    assert_eq!(claim(&store, 1).await.len(), 1);
+    store.insert(batch(vec![job(); 2_000])).await.expect("insert");
+    let worker = WorkerId::new("w").expect("a name");
+    let filter = Filter { worker: Some(worker), states: vec![State::Running], ..Filter::default() };
+    let counted = store.count(&filter, 100, 1_000).await.expect("count");
+    assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false));
+    let page = store.list(&ListQuery { filter, limit: 10, ..ListQuery::default() }).await.expect("list");
+    assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [running]);
+}

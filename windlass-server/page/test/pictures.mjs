@@ -117,7 +117,7 @@ async function shrink(name) {
     const canvas = document.createElement("canvas");
     [canvas.width, canvas.height] = [image.width, image.height];
     canvas.getContext("2d")?.drawImage(image, 0, 0);
-    return canvas.toDataURL("image/webp", 0.72);
+    return canvas.toDataURL("image/webp", 0.55);
   }, source);
   writeFileSync(join(into, `${name}.webp`), Buffer.from(data.split(",")[1], "base64"));
 }
@@ -135,7 +135,7 @@ async function take(page, name) {
   if (high <= page.viewportSize().height || (await page.locator("dialog[open]").count()) > 0) return;
   await page.screenshot({
     path: join(into, `${name}.png`),
-    clip: { x: 0, y: 0, width: wide, height: Math.min(high, 1600) },
+    clip: { x: 0, y: 0, width: wide, height: Math.min(high, 1400) },
     fullPage: true,
   });
 }

@@ -86,7 +86,7 @@ test("keys show how they stand; a job says what blocks it; holding, limiting and
   await expect(dialog).toContainText("windlass queues key ordered acme --resume");
   await accessible(page, "resume of a key");
   await dialog.getByRole("button", { name: "Resume", exact: true }).click();
-  await expect(page.getByText("The key acme goes on")).toBeVisible();
+  await expect(page.getByRole("status").getByText("The key acme goes on")).toBeVisible();
   await page.getByRole("link", { name: "All", exact: true }).click();
   await page.getByRole("button", { name: "Hold acme" }).click();
   await dialog.getByLabel("For").fill("10m");

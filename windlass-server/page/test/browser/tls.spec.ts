@@ -40,8 +40,9 @@ async function wholeVisit(page: import("@playwright/test").Page, address: string
   await page.getByRole("button", { name: "Pause over-tls" }).click();
   await expect(page.getByText(/^Paused.*nothing of it is claimed/)).toBeVisible();
   await page.getByText("The same from a terminal").click();
-  await page.getByRole("button", { name: "Copy command" }).first().click();
-  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe("windlass queues resume over-tls");
+  const line = "windlass queues resume over-tls";
+  await page.locator(".command", { hasText: line }).getByRole("button", { name: "Copy command" }).click();
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe(line);
   // The stream of what changes comes through, too.
   await expect(page.getByRole("button", { name: "live" })).toBeVisible();
   await page.reload();

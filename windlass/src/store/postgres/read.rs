@@ -106,8 +106,6 @@ async fn candidates(
     let mark = filter.mark();
     let possible = filter.possible_states();
     let states: Vec<i16> = possible.iter().flatten().map(|state| i16::from(state.number())).collect();
-    let is =
-        |wanted: fn(State) -> bool| possible.as_ref().is_some_and(|states| states.iter().all(|state| wanted(*state)));
     let mut parameters: Vec<Parameter<'_>> = vec![&from, &most];
     let statement = if let Some(fingerprint) = &fingerprint {
         parameters.push(fingerprint);
@@ -142,25 +140,33 @@ async fn candidates(
             true => include_str!("sql/list_oldest_marked.sql"),
             false => include_str!("sql/list_newest_marked.sql"),
         }
-    } else if is(|state| state.is_terminal() && state != State::Completed) {
-        parameters.push(&states);
-        match oldest_first {
-            true => include_str!("sql/list_oldest_unsuccessful.sql"),
-            false => include_str!("sql/list_newest_unsuccessful.sql"),
-        }
-    } else if is(|state| !state.is_terminal()) {
-        match oldest_first {
-            true => include_str!("sql/list_oldest_unfinished.sql"),
-            false => include_str!("sql/list_newest_unfinished.sql"),
-        }
     } else {
-        match oldest_first {
-            true => include_str!("sql/list_oldest.sql"),
-            false => include_str!("sql/list_newest.sql"),
+        let (statement, by_state) = listing(possible.as_deref(), oldest_first);
+        if by_state {
+            parameters.push(&states);
         }
+        statement
     };
     let rows = link.query(statement, &parameters).await?;
     Ok(rows.iter().map(candidate).collect())
+}
+
+/// The statement that lists jobs in one of these states, or in any, and whether it takes the states.
+fn listing(possible: Option<&[State]>, oldest_first: bool) -> (&'static str, bool) {
+    let is = |wanted: fn(State) -> bool| possible.is_some_and(|states| states.iter().all(|state| wanted(*state)));
+    let (newest, oldest, by_state) = if is(|state| state.is_terminal() && state != State::Completed) {
+        let newest = include_str!("sql/list_newest_unsuccessful.sql");
+        (newest, include_str!("sql/list_oldest_unsuccessful.sql"), true)
+    } else if is(|state| state == State::Running) {
+        (include_str!("sql/list_newest_leased.sql"), include_str!("sql/list_oldest_leased.sql"), false)
+    } else if is(|state| state == State::Pending) {
+        (include_str!("sql/list_newest_pending.sql"), include_str!("sql/list_oldest_pending.sql"), false)
+    } else if is(|state| !state.is_terminal()) {
+        (include_str!("sql/list_newest_unfinished.sql"), include_str!("sql/list_oldest_unfinished.sql"), false)
+    } else {
+        (include_str!("sql/list_newest.sql"), include_str!("sql/list_oldest.sql"), false)
+    };
+    (if oldest_first { oldest } else { newest }, by_state)
 }
 
 /// The jobs that an idempotency key stands for: one for each scope at most.
