@@ -87,6 +87,46 @@ fn what_comes_in_two_versions_is_known() {
     assert!(gone.is_empty(), "deny.toml skips what comes in one version only: {gone:?}");
 }
 
+/// Numbers of a version, for comparing: `1.91` is `1.91.0`.
+fn numbers(version: &str) -> Vec<u32> {
+    let mut numbers: Vec<u32> = version.split('.').map(|number| number.parse().expect("a number")).collect();
+    numbers.resize(3, 0);
+    numbers
+}
+
+/// What a compiler of the promised age could not even begin to compile. Our own code is looked at by the lint
+/// `incompatible_msrv` and compiled with that compiler by scripts/release-check.
+#[test]
+fn no_dependency_needs_a_newer_compiler_than_is_promised() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    let promised = manifest["workspace"]["package"]["rust-version"].as_str().expect("a version").to_owned();
+    let newer = packages(&rules())
+        .into_iter()
+        .filter(|package| package["rust_version"].as_str().is_some_and(|needed| numbers(needed) > numbers(&promised)));
+    // The feature sqlx-0_9 asks for what sqlx 0.9 does; README says so.
+    let unexpected: Vec<String> = newer
+        .map(|package| (named(&package), text(&package, "rust_version")))
+        .filter(|(name, needed)| !(name.starts_with("sqlx") && name.ends_with(" 0.9.0") && needed == "1.94.0"))
+        .map(|(name, needed)| format!("{name} needs {needed}"))
+        .collect();
+    assert!(unexpected.is_empty(), "Rust {promised} is promised, but {unexpected:?}");
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    assert!(readme.contains(&format!("Rust {promised} or newer")) && readme.contains("`sqlx-0_9` needs 1.94"));
+}
+
+#[test]
+fn every_crate_carries_the_licences_themselves() {
+    let crates = ["windlass", "windlass-server", "windlass-torture", "windlass-sqlx-sqlite"];
+    for (crate_name, file) in crates.iter().flat_map(|name| ["LICENSE-MIT", "LICENSE-APACHE"].map(|file| (name, file)))
+    {
+        let read = |path: std::path::PathBuf| std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{path:?}"));
+        let whole = read(root().join(file));
+        assert!(whole.len() > 1000, "{file} is the text of a licence");
+        assert_eq!(read(root().join(crate_name).join(file)), whole, "{crate_name}/{file}");
+    }
+}
+
 /// Whether a licence expression can be met with these licences. `/` is an older way to write OR.
 fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");

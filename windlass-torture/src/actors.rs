@@ -15,7 +15,7 @@ use windlass::worker::Running;
 use windlass::{Client, JobId, NewJob, Payload, Priority, QueueName, Result, RetryPolicy, Schedule, State, Worker};
 
 use super::history::{Event, Lease, Log};
-use super::jobs::{Act, App, BACKOFF, Call, Calls, QUEUES, TYPES, perform};
+use super::jobs::{Act, App, BACKOFF, Call, Calls, QUEUE_SHORT, QUEUES, TYPES, perform};
 
 /// So many unfinished jobs and no more are waiting at a time, or the end of the run would come late.
 const UNFINISHED_MAX: u64 = 400;
@@ -48,6 +48,7 @@ pub async fn work(store: Arc<dyn Store>, log: Arc<Log>, tempo: Tempo, poison: bo
     for queue in QUEUES {
         worker = worker.queue(queue, 6);
     }
+    worker = worker.queue(QUEUE_SHORT, 1);
     worker
         .lease_time(tempo.lease)
         .poll_interval(tempo.lease / 5)

@@ -229,6 +229,7 @@ fn print(report: &Report) {
     if let Some(recovery) = report.recovery_p99_seconds {
         println!("recovery p99       {recovery:.2} s after SIGKILL, of {} jobs", report.recoveries);
     }
+    println!("not begun          {} jobs of killed workers", report.killed_before_begun);
     println!("violations         {}", report.violations_total());
     for (invariant, count) in &report.violations {
         println!("  {invariant:<16} {count}");

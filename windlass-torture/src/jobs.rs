@@ -17,6 +17,10 @@ use super::history::{Event, Lease, Log, monotonic};
 pub const TYPES: [&str; 2] = ["torture.even", "torture.odd"];
 /// The queues that workers serve.
 pub const QUEUES: [&str; 2] = ["torture-a", "torture-b"];
+/// A queue of short jobs that come many at once: workers claim them ahead of the few slots they have for it (rule N1).
+pub const QUEUE_SHORT: &str = "torture-short";
+/// How many short jobs come at once.
+const SHORT_JOBS: usize = 200;
 /// The backoff of jobs whose retries are checked against it.
 pub const BACKOFF: Duration = Duration::from_millis(100);
 /// How long a key that is made from the time stays the same: long enough for processes to meet on it.
@@ -156,7 +160,12 @@ impl Calls {
                 }
                 Call::Race(jobs, self.rng.usize(1..=3))
             }
-            30..60 => Call::Batch(vec![self.job()?.correlation_id(self.batch())]),
+            30..57 => Call::Batch(vec![self.job()?.correlation_id(self.batch())]),
+            57..60 => {
+                let batch = self.batch();
+                let short = job_of(&Act::Work(1), TYPES[0], QUEUE_SHORT)?.retry(RetryPolicy::constant(BACKOFF, 4));
+                Call::Batch(vec![short.correlation_id(batch); SHORT_JOBS])
+            }
             _ => {
                 let batch = self.batch();
                 let count = self.rng.usize(2..=16);

@@ -56,6 +56,8 @@ pub struct Report {
     pub recovery_p99_seconds: Option<f64>,
     /// How many jobs that is measured on.
     pub recoveries: usize,
+    /// Jobs that a worker had claimed and not begun when it was killed: most of them claimed ahead of free slots.
+    pub killed_before_begun: usize,
     /// Violations, by invariant.
     pub violations: BTreeMap<&'static str, usize>,
     /// Whether the run did enough to prove something.
@@ -98,6 +100,7 @@ impl Report {
             unknown_outcomes,
             recovery_p99_seconds: quantile(&recoveries, 0.99).map(|time| time.as_secs_f64()),
             recoveries: recoveries.len(),
+            killed_before_begun: killed_before_begun(lines),
             violations: counts(violations),
             valid: true,
             too_little: Vec::new(),
@@ -165,6 +168,31 @@ fn recoveries(lines: &[Line], dump: &Dump) -> Vec<Duration> {
     waits
 }
 
+/// How many leases killed workers held whose handlers had not begun, and that were not given back.
+fn killed_before_begun(lines: &[Line]) -> usize {
+    let mut held: HashMap<&str, HashSet<Lease>> = HashMap::new();
+    let mut found = 0;
+    for line in lines {
+        match &line.event {
+            Event::Claimed(grants) => held.entry(&line.by).or_default().extend(grants.iter().map(|grant| grant.lease)),
+            Event::RunStarted(lease) => {
+                held.entry(&line.by).or_default().remove(lease);
+            }
+            Event::SettleSent(asked) => {
+                let mine = held.entry(&line.by).or_default();
+                asked.asked.iter().for_each(|sent| {
+                    mine.remove(&sent.lease);
+                });
+            }
+            Event::Fault { kind, target: Some(target) } if kind == Kind::Kill.as_str() => {
+                found += held.remove(target.as_str()).map_or(0, |leases| leases.len());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// By how much the store's clock is ahead of the machine's monotonic one: the median of all calls that show both.
 fn store_clock(lines: &[Line]) -> Option<i64> {
     let mut offsets: Vec<i64> = Vec::new();
@@ -199,7 +227,7 @@ mod tests {
 
     use super::super::check::check;
     use super::super::dump::{AttemptEnd, JobEnd};
-    use super::super::history::{Asked, Grant};
+    use super::super::history::{Asked, Grant, Sent};
     use super::*;
 
     fn job(number: u128) -> JobId {
@@ -231,6 +259,24 @@ mod tests {
         let shown = evidence(&lines, &violations);
         assert_eq!(shown.len(), 2);
         assert!(shown.iter().all(|text| text.contains(&job(1).to_string())));
+    }
+
+    #[test]
+    fn a_killed_worker_loses_what_it_had_claimed_and_not_begun() {
+        let lease = |number| Lease { job: job(number), version: 1 };
+        let grant = |number| Grant { lease: lease(number), started: 1, expires: 9 };
+        let write = |event| Line { at: 1, by: "a".to_owned(), event };
+        let sent = Sent { lease: lease(2), outcome: Outcome::Completed };
+        let kill = |who: &str| write(Event::Fault { kind: "kill".to_owned(), target: Some(who.to_owned()) });
+        let lines = [
+            write(Event::Claimed(vec![grant(1), grant(2), grant(3), grant(4)])),
+            write(Event::RunStarted(lease(1))),
+            write(Event::SettleSent(Asked { call: 1, before: None, asked: vec![sent] })),
+            kill("b"),
+            kill("a"),
+            kill("a"),
+        ];
+        assert_eq!(killed_before_begun(&lines), 2);
     }
 
     #[test]

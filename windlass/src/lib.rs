@@ -68,7 +68,7 @@
 //! |---|---|
 //! | `sqlite` | jobs in a file, durable, nothing to install |
 //! | `postgres` | many machines, one queue |
-//! | `sqlx-0_8`, `sqlx-0_9` | jobs in a transaction of your own sqlx |
+//! | `sqlx-0_8`, `sqlx-0_9` | jobs in a transaction of your own sqlx, and on its pool; on PostgreSQL. On SQLite: the crate `windlass-sqlx-sqlite` |
 //! | `jiff-0_2`, `chrono-0_4`, `time-0_3` | [`Timestamp`] from and into the types of these crates |
 //! | `opentelemetry` | a job continues the trace it was enqueued in |
 //! | `conformance` | the public suite, for a store of your own |

@@ -4,6 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
+fn every_example_is_in_the_index() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let index = std::fs::read_to_string(folder.join("README.md")).expect("the index");
+    let files = std::fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("a file").file_name());
+    let examples: Vec<String> =
+        files.filter_map(|name| name.into_string().ok()).filter(|name| name.ends_with(".rs")).collect();
+    assert!(examples.len() > 8, "{examples:?}");
+    for example in examples {
+        assert!(index.contains(&format!("]({example})")), "{example} is not in examples/README.md");
+    }
+}
+
+#[test]
 fn first_job() {
     assert_eq!(run("first_job"), "COMPLETED: hello, Ada\n");
 }

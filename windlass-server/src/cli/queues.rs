@@ -37,18 +37,10 @@ enum Command {
     },
     /// Start no more jobs of a queue; running ones go on
     #[command(after_help = "Example:\n  windlass queues pause mail")]
-    Pause {
-        /// Which queues
-        #[arg(value_name = "QUEUE", required = true, value_parser = parse::queue)]
-        queues: Vec<QueueName>,
-    },
+    Pause(PauseArgs),
     /// Start jobs of a paused queue again
     #[command(after_help = "Example:\n  windlass queues resume mail")]
-    Resume {
-        /// Which queues
-        #[arg(value_name = "QUEUE", required = true, value_parser = parse::queue)]
-        queues: Vec<QueueName>,
-    },
+    Resume(PauseArgs),
     /// Show, set or clear the flow control of a queue
     #[command(
         after_help = "Examples:\n  windlass queues control mail --running 50 --rate 100/s --each-key-running 3 --fair\n  windlass queues control mail --clear"
@@ -73,13 +65,24 @@ enum Command {
     },
 }
 
+/// Which queues, and who says so.
+#[derive(Debug, Args)]
+struct PauseArgs {
+    /// Which queues
+    #[arg(value_name = "QUEUE", required = true, value_parser = parse::queue)]
+    queues: Vec<QueueName>,
+    /// Who, for the record; the name of the user unless said
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     let session = reach.open(&arguments.output).await?;
     match arguments.command {
         Command::List => session.out.all(&session.client.queues().await?, "there are no queues yet"),
         Command::Get { queue } => session.out.one(&find(&session, &queue).await?),
-        Command::Pause { queues } => set_paused(&session, &queues, true).await,
-        Command::Resume { queues } => set_paused(&session, &queues, false).await,
+        Command::Pause(arguments) => set_paused(&session, &arguments, true).await,
+        Command::Resume(arguments) => set_paused(&session, &arguments, false).await,
         Command::Control(arguments) => flow::control(&session, *arguments).await,
         Command::Keys(arguments) => flow::keys(&session, arguments).await,
         Command::Key(arguments) => flow::key(&session, arguments).await,
@@ -92,10 +95,11 @@ async fn find(session: &Session, queue: &QueueName) -> anyhow::Result<QueueRecor
     Ok(found.ok_or_else(|| Error::not_found("queue", queue.as_str()))?)
 }
 
-async fn set_paused(session: &Session, queues: &[QueueName], paused: bool) -> anyhow::Result<()> {
-    for queue in queues {
+async fn set_paused(session: &Session, arguments: &PauseArgs, paused: bool) -> anyhow::Result<()> {
+    let by = arguments.by.clone().or_else(user);
+    for queue in &arguments.queues {
         let known = find(session, queue).await.is_ok();
-        session.store().control(&ControlEdit::pause(queue.clone(), paused), user().as_deref()).await?;
+        session.store().control(&ControlEdit::pause(queue.clone(), paused), by.as_deref()).await?;
         let word = if paused { "paused" } else { "open" };
         match known {
             true => say(format!("queue {queue} is {word}")),

@@ -1,4 +1,4 @@
-//! Durations as text: `1m30s`, `250ms`, `7d`; and `none` where there may be no limit.
+//! Durations as text: `1m30s`, `250ms`, `1.5h`, `7d`; and `none` where there may be no limit.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,8 +20,10 @@ const UNITS: [(&str, u128); 7] = [
     ("us", 1000),
     ("ns", 1),
 ];
-/// Longest text of a duration; every duration that can be written down is shorter.
-const TEXT_BYTES_MAX: usize = 64;
+/// Longest text of a duration; all that fits the pattern is shorter.
+const TEXT_BYTES_MAX: usize = 256;
+/// Most digits after a point: more than a float of any language prints.
+const FRACTION_DIGITS_MAX: usize = 18;
 
 /// A duration, written as numbers with units: `1m30s`, `250ms`, `2h`, `7d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -60,16 +62,33 @@ impl FromStr for Span {
             let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or(NotADuration)?;
             let number: u128 = rest[..digits].parse().map_err(|_| NotADuration)?;
             rest = &rest[digits..];
+            let fraction = fraction_of(&mut rest)?;
             let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
             let unit = if &rest[..letters] == "µs" { "us" } else { &rest[..letters] };
             let (_, nanos) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(NotADuration)?;
-            sum = number.checked_mul(*nanos).and_then(|part| sum.checked_add(part)).ok_or(NotADuration)?;
+            let part = number.checked_mul(*nanos).and_then(|whole| whole.checked_add(fraction * nanos / FRACTION_ONE));
+            sum = part.and_then(|part| sum.checked_add(part)).ok_or(NotADuration)?;
             rest = &rest[letters..];
         }
         let seconds = u64::try_from(sum / 1_000_000_000).map_err(|_| NotADuration)?;
         let nanos = u32::try_from(sum % 1_000_000_000).map_err(|_| NotADuration)?;
         Ok(Span(Duration::new(seconds, nanos)))
     }
+}
+
+/// What a fraction is counted in: a one with as many noughts as it may have digits.
+const FRACTION_ONE: u128 = 10_u128.pow(FRACTION_DIGITS_MAX as u32);
+
+/// Takes the digits after a point, if one comes next; languages print `15.0` for fifteen.
+fn fraction_of(rest: &mut &str) -> Result<u128, NotADuration> {
+    let Some(after) = rest.strip_prefix('.') else { return Ok(0) };
+    let digits = after.find(|c: char| !c.is_ascii_digit()).ok_or(NotADuration)?;
+    if digits == 0 || digits > FRACTION_DIGITS_MAX {
+        return Err(NotADuration);
+    }
+    let number: u128 = after[..digits].parse().map_err(|_| NotADuration)?;
+    *rest = &after[digits..];
+    Ok((digits..FRACTION_DIGITS_MAX).fold(number, |number, _| number * 10))
 }
 
 impl Serialize for Span {
@@ -150,8 +169,8 @@ impl ToSchema for Limit {
 }
 
 /// Fits what every duration is written as: up to 15 digits of days, and each of the units.
-const PATTERN: &str = "^([0-9]{1,15}(d|h|m|s|ms|us|ns)){1,7}$";
-const LIMIT_PATTERN: &str = "^(none|forever|([0-9]{1,15}(d|h|m|s|ms|us|ns)){1,7})$";
+const PATTERN: &str = "^([0-9]{1,15}([.][0-9]{1,18})?(d|h|m|s|ms|us|ns)){1,7}$";
+const LIMIT_PATTERN: &str = "^(none|forever|([0-9]{1,15}([.][0-9]{1,18})?(d|h|m|s|ms|us|ns)){1,7})$";
 
 fn text_schema(description: &str, pattern: &str, example: &str) -> RefOr<Schema> {
     ObjectBuilder::new()
@@ -178,12 +197,34 @@ mod tests {
         assert_eq!("90s".parse(), Ok(Span(Duration::from_secs(90))));
         assert_eq!("1µs".parse(), Ok(Span(Duration::from_micros(1))));
         assert_eq!("none".parse(), Ok(Limit(None)));
+        for (text, millis) in
+            [("15.0s", 15_000), ("1.5h", 5_400_000), ("0.30000000000000004s", 300), ("1.5s250ms", 1750)]
+        {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(millis))), "{text}");
+        }
     }
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        let texts = ["", "1", "s", "1x", "-1s", "1.5s", " 1s", "1 s", "99999999999999999999d", "NaN", "1s2", "é", "1é"];
-        for text in texts.map(str::to_owned).into_iter().chain([format!("{}s", "0".repeat(70))]) {
+        let texts = [
+            "",
+            "1",
+            "s",
+            "1x",
+            "-1s",
+            "1.s",
+            ".5s",
+            "1.5",
+            "1.0.0s",
+            " 1s",
+            "1 s",
+            "99999999999999999999d",
+            "NaN",
+            "1s2",
+            "é",
+            "1é",
+        ];
+        for text in texts.map(str::to_owned).into_iter().chain([format!("{}s", "0".repeat(300))]) {
             assert_eq!(text.parse::<Span>(), Err(NotADuration), "{text:?}");
         }
     }

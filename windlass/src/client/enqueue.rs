@@ -32,6 +32,9 @@ impl Started {
 
 impl Client {
     /// Enqueues a job: typed, or a [`NewJob`] of any type and payload. Nothing happens until it is awaited.
+    ///
+    /// A future that is dropped before it has answered, as a web server does when its caller hangs up, has stored the job or
+    /// has not, never half of it. An idempotency key makes it safe to ask again.
     pub fn enqueue(&self, job: impl IntoNewJob) -> Enqueue<'_> {
         Enqueue { client: self, job: job.into_new_job() }
     }

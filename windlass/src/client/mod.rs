@@ -66,6 +66,17 @@ impl Client {
         Ok(Client::with_store(store::open(url).await?))
     }
 
+    /// A client of the PostgreSQL store in the database of the application's own pool: a `deadpool_postgres::Pool`, or an
+    /// `sqlx::PgPool` with the features `sqlx-0_8` and `sqlx-0_9`. No other connection is opened.
+    ///
+    /// Its schema is `windlass`; [`PostgresOptions::on_pool`](store::PostgresOptions::on_pool) sets another, and says what a
+    /// store without connections of its own does without.
+    #[cfg(feature = "postgres")]
+    pub async fn with_pool(pool: impl Into<store::ApplicationPool>) -> Result<Self> {
+        let options = store::PostgresOptions::on_pool(pool);
+        Ok(Client::with_store(Arc::new(store::PostgresStore::with(options).await?)))
+    }
+
     /// A client of an empty store in memory, which forgets everything with its last clone.
     pub fn in_memory() -> Self {
         Client::with_store(Arc::new(MemoryStore::new()))

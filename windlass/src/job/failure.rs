@@ -77,17 +77,17 @@ impl fmt::Display for Category {
 
 /// How a handler says that it failed.
 ///
-/// Any error becomes a temporary failure by `?`, with its chain of causes. It is not an error type itself, so that the
-/// conversion can exist. `anyhow::Error`, `eyre::Report` and boxed errors are no error types either: for them there are
-/// [`Failure::any`] and [`OrFailure`].
+/// Any error becomes a temporary failure by `?`, with its chain of causes: every error type that can be sent between threads,
+/// `anyhow::Error`, `eyre::Report`, boxed errors and text. It is not an error type itself, so that the conversion can exist.
+/// [`OrFailure`] says that an error is permanent.
 ///
 /// ```
 /// use windlass::{Failure, OrFailure};
 ///
 /// fn parse(text: &str) -> Result<u32, Failure> {
 ///     let number = text.parse::<u32>().or_permanent("no_number")?; // FAILED at once
-///     let boxed: Result<u32, Box<dyn std::error::Error + Send + Sync>> = Ok(number);
-///     boxed.or_retry() // tried again
+///     let saved: anyhow::Result<u32> = Ok(number);
+///     Ok(saved?) // an error here: tried again
 /// }
 /// assert_eq!(parse("x").unwrap_err().code(), Some("no_number"));
 /// ```
@@ -130,10 +130,9 @@ impl Failure {
         Failure::new(Category::Temporary, None, message)
     }
 
-    /// A transient failure from any error, those included that `?` does not take: `anyhow::Error`, `eyre::Report`,
-    /// `Box<dyn Error + Send + Sync>`, text.
+    /// A transient failure from any error: error types, `anyhow::Error`, `eyre::Report`, `Box<dyn Error + Send + Sync>`, text.
     ///
-    /// `f().map_err(Failure::any)?`, or shorter `f().or_retry()?` with [`OrFailure`].
+    /// The same as `?`, for where there is no conversion: `f().map_err(Failure::any)`, or `f().or_retry()` with [`OrFailure`].
     pub fn any(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let error = error.into();
         Failure::temporary(&error).with_causes(causes_of(&*error))
@@ -227,9 +226,10 @@ impl Failure {
     }
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+// Wider than the errors of the standard library: anyhow's and eyre's are none of them, and half of all code returns those.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Failure::temporary(&error).with_causes(causes_of(&error))
+        Failure::any(error)
     }
 }
 
@@ -308,6 +308,8 @@ mod tests {
         let failure = broken().or_permanent("disk").expect_err("a failure");
         assert_eq!((failure.category(), failure.code()), (Category::Permanent, Some("disk")));
         assert_eq!(failure.causes, ["disk gone"]);
+        let handler = || -> Result<(), Failure> { Ok(broken()?) };
+        assert_eq!(handler().expect_err("by the question mark"), Failure::any(broken().expect_err("an error")));
         let boxed: Result<(), Box<dyn std::error::Error + Send + Sync>> = Err("words".into());
         assert_eq!(boxed.or_retry().expect_err("a failure").message(), "words");
     }

@@ -1,5 +1,7 @@
 //! A checked job: what stores are given, and when it may first run and must have ended.
 
+use std::time::Duration;
+
 use super::Priority;
 use super::damage::Damage;
 use super::dependency::Dependency;
@@ -73,7 +75,7 @@ impl JobSpec {
             return Err(match (self.options.run_at, self.options.timeouts.lifetime) {
                 (Some(RunAt::In(delay)), Some(lifetime)) => Error::invalid(
                     "delay",
-                    format!("{delay:?} lies beyond the job's lifetime of {lifetime:?}: {way_out}"),
+                    format!("{} lies beyond the job's lifetime of {}: {way_out}", written(delay), written(lifetime)),
                 ),
                 _ => Error::invalid(
                     "run_at",
@@ -123,5 +125,16 @@ impl JobSpec {
             Scope::Queue => format!("q:{}", self.queue),
             Scope::Global => "g:".to_owned(),
         })
+    }
+}
+/// A duration as people write it, in the largest unit that it is whole in.
+fn written(duration: Duration) -> String {
+    let units = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
+    let whole = |(seconds, _): &(u64, &str)| {
+        duration.subsec_nanos() == 0 && duration.as_secs() > 0 && duration.as_secs().is_multiple_of(*seconds)
+    };
+    match units.into_iter().find(whole) {
+        Some((seconds, unit)) => format!("{}{unit}", duration.as_secs() / seconds),
+        None => format!("{duration:?}"),
     }
 }

@@ -279,7 +279,35 @@ fn split(expression: &str) -> Result<Vec<&str>> {
 }
 
 fn read(expression: &str) -> Result<croner::Cron> {
-    expression.parse().map_err(|problem| Error::invalid("cron", format!("cannot read {expression:?}: {problem}")))
+    let told = |problem: croner::errors::CronError| {
+        out_of_bounds(expression).unwrap_or_else(|| format!("cannot read {expression:?}: {problem}"))
+    };
+    expression.parse().map_err(|problem| Error::invalid("cron", told(problem)))
+}
+
+/// The names of the fields and the numbers that each takes, from the last field on: the first of six may be left out.
+const FIELDS: [(&str, u64, u64); 6] = [
+    ("day of the week", 0, 7),
+    ("month", 1, 12),
+    ("day of the month", 1, 31),
+    ("hour", 0, 23),
+    ("minute", 0, 59),
+    ("second", 0, 59),
+];
+
+/// Names the first field with a number that it cannot take, which the parser does not.
+fn out_of_bounds(expression: &str) -> Option<String> {
+    let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
+    let named = fields.iter().rev().zip(FIELDS).collect::<Vec<_>>().into_iter().rev();
+    for (field, (name, lowest, highest)) in named {
+        let places = field.split(',').filter_map(|part| part.split('/').next());
+        let numbers = places.flat_map(|place| place.split(|letter: char| !letter.is_ascii_digit()));
+        let is_outside = |number: &str| number.parse().is_ok_and(|number| !(lowest..=highest).contains(&number));
+        if numbers.filter(|number| !number.is_empty()).any(is_outside) {
+            return Some(format!("the {name} {field:?} of {expression:?} must be from {lowest} to {highest}"));
+        }
+    }
+    None
 }
 
 /// Refuses a pattern without a run. A time of day it always has, so only the days are looked at, one by one: croner's

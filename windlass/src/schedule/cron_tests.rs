@@ -124,6 +124,15 @@ fn c1_bad_expressions_and_zones_are_refused() {
 }
 
 #[test]
+fn a_number_out_of_bounds_is_named_with_its_field() {
+    let said = |expression: &str| Cron::new(expression, "UTC").expect_err("refused").to_string();
+    assert_eq!(said("61 3 * * *"), "invalid cron: the minute \"61\" of \"61 3 * * *\" must be from 0 to 59");
+    assert!(said("0 0-24 * * *").contains("the hour \"0-24\""), "{}", said("0 0-24 * * *"));
+    assert!(said("0 0 0 1,32 * *").contains("day of the month"), "{}", said("0 0 0 1,32 * *"));
+    assert!(said("0 0 * 13 *").contains("the month \"13\""), "{}", said("0 0 * 13 *"));
+}
+
+#[test]
 fn c1_an_expression_is_written_as_expression_and_zone() {
     let cron = Cron::new("30 2 * * *", "Europe/Berlin").expect("valid");
     let text = serde_json::to_string(&cron).expect("json");

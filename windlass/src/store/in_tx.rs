@@ -16,13 +16,15 @@ use crate::workflow::Submission;
 ///
 /// Implemented for `&rusqlite::Transaction` and `&rusqlite::Connection` with an open transaction (feature `sqlite`),
 /// `&tokio_postgres::Transaction` (`postgres`) and
-/// `&mut sqlx::Transaction<Postgres>` (`sqlx-0_8`, `sqlx-0_9`); a store of another kind can add its own. What is passed
+/// `&mut sqlx::Transaction<Postgres>` (`sqlx-0_8`, `sqlx-0_9`); the crate `windlass-sqlx-sqlite` adds sqlx's transactions on
+/// SQLite, and a store of another kind can add its own. What is passed
 /// in as an error is answered with it, so that everything can be checked before and told after.
 #[diagnostic::on_unimplemented(
     message = "jobs cannot be written in `{Self}`",
     label = "not a transaction that a store knows",
     note = "these are: `&rusqlite::Transaction` (feature `sqlite`), `&tokio_postgres::Transaction` (feature `postgres`), \
-            `&mut sqlx::Transaction<Postgres>` (features `sqlx-0_8` and `sqlx-0_9`)"
+            `&mut sqlx::Transaction<Postgres>` (features `sqlx-0_8` and `sqlx-0_9`), \
+            `tx.lend()` of an `sqlx::Transaction<Sqlite>` (crate `windlass-sqlx-sqlite`)"
 )]
 pub trait InTx<'t>: Sized {
     /// What a call gives: a `Result` where the driver answers at once, a future of one where it is awaited.

@@ -47,7 +47,7 @@ pub use observe::{
 };
 pub use open::{SqliteUrl, open, redacted};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{ApplicationPool, PostgresOptions, PostgresStore};
 pub use request::*;
 pub use rewrite::{Part, Rewrite};
 #[cfg(feature = "encryption")]

@@ -89,16 +89,17 @@ fn log(attempt: &Attempt, settlement: &Settlement, state: State) {
     let (number, outcome) = (attempt.attempt(), settlement.outcome().as_str());
     let category = verdict.failure.as_ref().map(|failure| failure.category().as_str());
     let code = verdict.failure.as_ref().and_then(Failure::code);
-    let message = verdict.failure.as_ref().map(Failure::message);
+    // Not `message`, which is the event's own: a log of JSON would have two members of that name.
+    let failure = verdict.failure.as_ref().map(Failure::message);
     if matches!(state, State::Failed | State::DeadLetter) {
         tracing::error!(
             target: TARGET_JOB, attempt = number, job.id = %id, job.r#type = %job_type, %queue, outcome, %state, category,
-            code, message, "a job ended without success"
+            code, failure, "a job ended without success"
         );
     } else if settlement.outcome() == Outcome::Failed && state != State::Cancelled {
         tracing::warn!(
             target: TARGET_JOB, attempt = number, job.id = %id, job.r#type = %job_type, %queue, outcome, %state, category,
-            code, message, retry_in = ?verdict.delay.unwrap_or_default(), "an attempt failed and will be retried"
+            code, failure, retry_in = ?verdict.delay.unwrap_or_default(), "an attempt failed and will be retried"
         );
     } else {
         tracing::info!(

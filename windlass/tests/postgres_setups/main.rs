@@ -6,6 +6,7 @@ mod damage;
 mod health;
 mod plans;
 mod pooler;
+mod pools;
 mod roles;
 mod server;
 mod tls;

@@ -76,7 +76,15 @@ async fn each_settled_attempt_is_one_event_at_its_level() {
     }
     worker.drain().await.expect("drain");
     lines.one(&[&ids[0], "DEBUG", "windlass::job", "a job completed"]);
-    lines.one(&[&ids[1], "WARN", "smtp", "the mail server is away", "attempt=1", "retry_in=7s", "queue=default"]);
+    lines.one(&[
+        &ids[1],
+        "WARN",
+        "smtp",
+        "failure=\"the mail server is away\"",
+        "attempt=1",
+        "retry_in=7s",
+        "queue=default",
+    ]);
     lines.one(&[&ids[2], "ERROR", "FAILED", "bounced", "no such address"]);
     lines.one(&[&ids[3], "ERROR", "DEAD_LETTER", "cursed"]);
     lines.one(&[&ids[4], "INFO", "snoozed", "9s"]);

@@ -5,7 +5,7 @@ use windlass::store::{ClaimRequest, Store};
 use windlass::workflow::Submission;
 use windlass::{NewJob, Payload, Policies, QueueName};
 
-use super::measure::{DRAIN_PER_SECOND, Setting};
+use super::measure::Setting;
 
 /// How many jobs are stored in one call while loading.
 const BATCH: usize = 1000;
@@ -35,10 +35,10 @@ pub(super) async fn waiting(store: &dyn Store, jobs: usize, setting: &Setting) -
     Ok(())
 }
 
-/// Stores more waiting jobs than a worker can run in the time; gives how many wait in all.
-pub(super) async fn backlog(store: &dyn Store, setting: &Setting) -> anyhow::Result<usize> {
+/// Stores more waiting jobs than can be run in the time, at this many a second; gives how many wait in all.
+pub(super) async fn backlog(store: &dyn Store, setting: &Setting, per_second: usize) -> anyhow::Result<usize> {
     let seconds = usize::try_from(setting.time.as_secs()).unwrap_or(1).max(1);
-    let jobs = (seconds * DRAIN_PER_SECOND / 2).next_multiple_of(1000);
+    let jobs = (seconds * per_second).next_multiple_of(BATCH);
     waiting(store, jobs, setting).await?;
     Ok(jobs + setting.backlog)
 }

@@ -12,7 +12,7 @@ use windlass::workflow::Submission;
 
 use super::load;
 
-/// How fast the fastest store may drain; so many jobs are put there for each second of a cycle.
+/// How fast the fastest store may drain; this many jobs are put there for each second of a cycle.
 pub(super) const DRAIN_PER_SECOND: usize = 120_000;
 /// How far producers may run ahead in an end-to-end run, in batches for each caller.
 const AHEAD: usize = 20;
@@ -39,6 +39,8 @@ pub(super) struct Setting {
     pub(super) processes: usize,
     /// Jobs a second that an idle worker is given.
     pub(super) rate: f64,
+    /// Jobs that wait when a drain begins.
+    pub(super) waiting: usize,
 }
 
 /// What was found. Times are of one call: a batch, or in a cycle its claim and its settlement.
@@ -68,6 +70,9 @@ pub(super) struct Measurement {
     pub(super) log_bytes_per_job: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) server_us_per_job: Option<f64>,
+    /// Processor time of each worker process, in percent of one processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) worker_cpu_percent: Option<f64>,
 }
 
 impl Measurement {
@@ -97,6 +102,7 @@ impl Measurement {
             log_mb: None,
             log_bytes_per_job: None,
             server_us_per_job: None,
+            worker_cpu_percent: None,
         }
     }
 }
@@ -165,8 +171,6 @@ async fn claim_and_settle(store: &dyn Store, batch: usize) -> anyhow::Result<usi
 }
 
 pub(super) async fn cycle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let seconds = usize::try_from(setting.time.as_secs()).unwrap_or(1).max(1);
-    load::waiting(store.as_ref(), seconds * DRAIN_PER_SECOND, setting).await?;
     let batch = setting.batch;
     let step = move || {
         let store = store.clone();

@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     /// Run drain, work and idle with this many worker processes, instead of one worker in this process
     #[arg(long, value_name = "N", default_value_t = 0)]
     processes: usize,
-    /// Jobs a second that idle worker processes are given
+    /// Jobs a second that idle worker processes are given, or batches a second of wait
     #[arg(long, value_name = "N", default_value_t = 50.0)]
     rate: f64,
     /// Run another build of this program in turn with this one, and print ratios of medians
@@ -95,6 +95,8 @@ enum Op {
     Work,
     /// From the call of enqueue to the handler of an idle worker; with --processes, from its return
     Idle,
+    /// From the start of a handler in a worker process to the return of wait here, for the last job of each batch
+    Wait,
     /// Keep --slots jobs in flight in one worker: memory
     Hold,
     /// Be a worker process of another bench
@@ -126,6 +128,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         prefetch: arguments.prefetch,
         processes: arguments.processes,
         rate: arguments.rate,
+        waiting: 0,
     };
     let mut printed = false;
     let mut print = |one: &Measurement| {
@@ -176,6 +179,14 @@ async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
 async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     load::finished(store.as_ref(), setting.finished, setting).await?;
     load::waiting(store.as_ref(), setting.backlog, setting).await?;
+    // What is going to be drained is stored before anything is counted.
+    let per_second = match op {
+        Op::Cycle => measure::DRAIN_PER_SECOND,
+        Op::Drain => measure::DRAIN_PER_SECOND / 2,
+        _ => 0,
+    };
+    let waiting = if per_second > 0 { load::backlog(store.as_ref(), setting, per_second).await? } else { 0 };
+    let setting = &Setting { waiting, ..setting.clone() };
     let cost = ServerCost::begin(&setting.store).await?;
     let mut one = measure_op(op, store, setting).await?;
     if let Some(cost) = cost {
@@ -189,6 +200,7 @@ async fn measure_op(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow:
         Op::Drain if setting.processes > 0 => processes::run("drain", store, setting).await,
         Op::Work if setting.processes > 0 => processes::run("work", store, setting).await,
         Op::Idle if setting.processes > 0 => processes::idle(store, setting).await,
+        Op::Wait => processes::wait(store, setting).await,
         Op::Enqueue => measure::enqueue(store, setting).await,
         Op::Cycle => measure::cycle(store, setting).await,
         Op::E2e => measure::end_to_end(store, setting).await,
@@ -235,6 +247,9 @@ fn print(one: &Measurement, output: Output) -> anyhow::Result<()> {
     }
     if let Some(micros) = one.server_us_per_job {
         print!(", server {micros:.0} µs/job");
+    }
+    if let Some(percent) = one.worker_cpu_percent {
+        print!("   worker {percent:.2} % of a processor");
     }
     println!();
     Ok(())

@@ -12,6 +12,7 @@ use anyhow::Context;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use windlass::store::Store;
 use windlass::workflow::Submission;
 use windlass::{Client, JobId, State};
@@ -19,6 +20,7 @@ use windlass::{Client, JobId, State};
 use super::load;
 use super::measure::{Measurement, Setting};
 use super::runtime;
+use super::server_cost::{Process, TICKS_PER_SECOND};
 
 /// What a worker process writes once it serves.
 const READY: &str = "ready";
@@ -91,6 +93,30 @@ impl Workers {
         Ok(Workers { children, started })
     }
 
+    /// The ticks of processor time that they have used, where the system tells.
+    fn ticks(&self) -> Option<u64> {
+        let number = |child: &Child| child.id().and_then(|id| i32::try_from(id).ok());
+        let ticks = |child: &Child| Process::read(number(child)?).map(|process| process.ticks);
+        self.children.iter().map(ticks).sum()
+    }
+
+    /// The share of one processor that each of them has used since it had used `before` ticks.
+    fn percent(&self, before: Option<u64>, time: Duration) -> Option<f64> {
+        let ticks = self.ticks()?.saturating_sub(before?) as f64;
+        Some(ticks / TICKS_PER_SECOND / time.as_secs_f64() * 100.0 / self.children.len().max(1) as f64)
+    }
+
+    /// Waits for the moment at which each of these jobs started, in microseconds.
+    async fn starts_of(&mut self, jobs: usize) -> anyhow::Result<HashMap<JobId, u64>> {
+        let mut starts = HashMap::with_capacity(jobs);
+        while starts.len() < jobs {
+            let heard = tokio::time::timeout(LAST_WAIT, self.started.recv()).await;
+            let Ok(Some((id, at))) = heard else { anyhow::bail!("only {} of {jobs} jobs started", starts.len()) };
+            starts.insert(id, at);
+        }
+        Ok(starts)
+    }
+
     /// Lets them finish what they run.
     async fn stop(mut self) -> anyhow::Result<()> {
         for child in &mut self.children {
@@ -109,26 +135,58 @@ pub(super) async fn idle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
     let mut workers = Workers::start(setting, setting.rate).await?;
     let spec = load::spec(setting)?;
     let every = Duration::from_secs_f64(1.0 / setting.rate.max(0.01));
-    let start = Instant::now();
+    let (start, ticks) = (Instant::now(), workers.ticks());
     let (mut returned, mut next) = (HashMap::new(), tokio::time::Instant::now());
-    while start.elapsed() < setting.time {
+    loop {
         next += every;
+        if next.into_std() > start + setting.time {
+            break;
+        }
         tokio::time::sleep_until(next).await;
         let stored = store.insert(Submission::new(vec![spec.clone()])?).await?.jobs;
         returned.extend(stored.iter().map(|job| (job.id, micros())));
     }
+    tokio::time::sleep_until((start + setting.time).into()).await;
+    let (time, percent) = (start.elapsed(), workers.percent(ticks, start.elapsed()));
+    let started = workers.starts_of(returned.len()).await?;
+    workers.stop().await?;
+    // One that started before enqueue had returned waited for nothing.
+    let waited = |(id, at): (JobId, u64)| Some(Duration::from_micros(at.saturating_sub(*returned.get(&id)?)));
+    let calls: Vec<Duration> = started.into_iter().filter_map(waited).collect();
+    Ok(Measurement { worker_cpu_percent: percent, ..Measurement::new("idle", setting, calls.len(), time, calls) })
+}
+
+/// From the start of the handler in another process to the return of `wait` here, for the last job of each of `--rate` batches
+/// a second.
+pub(super) async fn wait(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
+    anyhow::ensure!(setting.processes > 0, "wait needs a worker process: give --processes 1");
+    let mut workers = Workers::start(setting, setting.rate).await?;
+    let client = Client::with_store(Arc::clone(&store));
+    let specs = vec![load::spec(setting)?; setting.batch];
+    let every = Duration::from_secs_f64(1.0 / setting.rate.max(0.01));
+    let (start, mut next, mut jobs) = (Instant::now(), tokio::time::Instant::now(), 0);
+    let mut waits: JoinSet<anyhow::Result<(JobId, u64)>> = JoinSet::new();
+    while start.elapsed() < setting.time {
+        next += every;
+        tokio::time::sleep_until(next).await;
+        let stored = store.insert(Submission::new(specs.clone())?).await?.jobs;
+        jobs += stored.len();
+        let last = stored.last().context("the store stored nothing")?.id;
+        let client = client.clone();
+        waits.spawn(async move {
+            tokio::time::timeout(LAST_WAIT, client.wait(last)).await.context("a job has not ended")??;
+            Ok((last, micros()))
+        });
+    }
     let time = start.elapsed();
-    let mut calls = Vec::with_capacity(returned.len());
-    while calls.len() < returned.len() {
-        let heard = tokio::time::timeout(LAST_WAIT, workers.started.recv()).await;
-        let Ok(Some((id, at))) = heard else {
-            anyhow::bail!("only {} of {} jobs started", calls.len(), returned.len())
-        };
-        // One that started before enqueue had returned waited for nothing.
-        calls.extend(returned.get(&id).map(|returned| Duration::from_micros(at.saturating_sub(*returned))));
+    let started = workers.starts_of(jobs).await?;
+    let mut calls = Vec::new();
+    while let Some(waited) = waits.join_next().await {
+        let (id, at) = waited??;
+        calls.extend(started.get(&id).map(|started| Duration::from_micros(at.saturating_sub(*started))));
     }
     workers.stop().await?;
-    Ok(Measurement::new("idle", setting, calls.len(), time, calls))
+    Ok(Measurement::new("wait", setting, jobs, time, calls))
 }
 
 /// Worker processes run what waits, or what producers in this process store, until the time is over.
@@ -136,7 +194,7 @@ pub(super) async fn run(op: &str, store: Arc<dyn Store>, setting: &Setting) -> a
     let completed = async || -> anyhow::Result<u64> {
         Ok(store.observe(None).await.map(|seen| seen.totals())?.states[usize::from(State::Completed.number())])
     };
-    let waits = if op == "drain" { load::backlog(store.as_ref(), setting).await? } else { 0 };
+    let waits = setting.waiting;
     let before = completed().await?;
     let start = Instant::now();
     let workers = Workers::start(setting, 0.0).await?;

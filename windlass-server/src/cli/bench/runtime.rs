@@ -52,9 +52,8 @@ pub(super) fn with_prefetch(worker: Worker, setting: &Setting) -> Worker {
 
 /// A worker runs what waits; the last settlement included.
 pub(super) async fn drain(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let jobs = load::backlog(store.as_ref(), setting).await?;
     let count = Arc::new(Count::default());
-    count.wanted.store(jobs, Ordering::Relaxed);
+    count.wanted.store(setting.waiting, Ordering::Relaxed);
     let start = Instant::now();
     let running = worker(&store, setting, Arc::clone(&count)).start().await?;
     tokio::select! {

@@ -6,7 +6,7 @@ use tokio_postgres::{Client, NoTls};
 use super::measure::Measurement;
 
 /// Clock ticks a second, by which the kernel counts processor time; the same on every Linux that matters.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub(super) const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The counters before a measurement.
 pub(super) struct ServerCost {
@@ -60,14 +60,14 @@ fn ticks_of_server(backend: i32) -> Option<u64> {
     Some(ticks)
 }
 
-struct Process {
+pub(super) struct Process {
     parent: i32,
-    ticks: u64,
+    pub(super) ticks: u64,
     ticks_of_ended_children: u64,
 }
 
 impl Process {
-    fn read(number: i32) -> Option<Self> {
+    pub(super) fn read(number: i32) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
         Process::parse(&text)
     }

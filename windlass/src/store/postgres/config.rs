@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use super::hosts::Hosts;
+use super::lent::{ApplicationPool, Lender};
 use super::tls::{self, Tls, Verify};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -53,6 +54,8 @@ pub struct PostgresOptions {
     pub(super) listen: bool,
     /// Whether a transaction pooler is between; `None` to look.
     pub(super) pooled: Option<bool>,
+    /// The application's pool, if calls go over that one.
+    pub(super) lender: Option<Arc<dyn Lender>>,
 }
 
 impl PostgresOptions {
@@ -99,10 +102,37 @@ impl PostgresOptions {
             under_workers: UnderWorkers::Refuse,
             listen: own.listen()?,
             pooled: own.pooled()?,
+            lender: None,
         };
         match own.schema {
             None => Ok(options),
             Some(schema) => options.schema(schema),
+        }
+    }
+
+    /// Makes every call on connections of the application's own pool: a `deadpool_postgres::Pool`, or an `sqlx::PgPool` with
+    /// the features `sqlx-0_8` and `sqlx-0_9`. The store then opens no connection itself.
+    ///
+    /// So nothing listens: a worker hears at once of what its own client enqueues, and finds the rest by polling. Heartbeats,
+    /// claims and settlements wait for a connection as everybody does, so a pool that is used up for longer than a lease
+    /// costs leases, and so does a handler that blocks every thread of the application's runtime. Nothing watches for a failover either: start the program again after one in which commits were lost. A
+    /// URL with `connections=N` is the better choice for a process that mostly runs jobs.
+    pub fn on_pool(pool: impl Into<ApplicationPool>) -> Self {
+        let ApplicationPool { lender, size } = pool.into();
+        let reach = Reach::new(tokio_postgres::Config::new(), None, false);
+        PostgresOptions {
+            // There is nobody to be reached but through the pool.
+            hosts: Some(Arc::new(Hosts::new(&reach))),
+            reach,
+            schema: SCHEMA_DEFAULT.to_owned(),
+            connections: size,
+            wait: Duration::from_secs(30),
+            clock: None,
+            migrate: true,
+            under_workers: UnderWorkers::Refuse,
+            listen: false,
+            pooled: Some(false),
+            lender: Some(lender),
         }
     }
 

@@ -88,14 +88,16 @@ where
 impl Fault {
     /// Whether the server undid the transaction because of another one.
     fn is_lost_race(&self) -> bool {
-        let error = match self {
+        let code = match self {
             Fault::Overtaken => return true,
-            Fault::Database(error) => error,
-            // Only the user can begin their transaction anew.
-            Fault::Pool(_) | Fault::Refused(_) | Fault::Unanswered { .. } | Fault::Users { .. } => return false,
+            Fault::Database(error) => error.code().map(SqlState::code),
+            // On a connection of the application's pool. In the user's own transaction nothing is tried again: only the user
+            // can begin it anew.
+            Fault::Users { code, .. } => code.as_deref(),
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Unanswered { .. } => return false,
         };
-        let races = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
-        error.code().is_some_and(|code| races.contains(&code))
+        let races = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
+        code.is_some_and(|code| races.iter().any(|race| race.code() == code))
     }
 
     /// Whether it is certain that nothing was written.

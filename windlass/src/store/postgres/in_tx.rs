@@ -94,26 +94,38 @@ impl PostgresStore {
         let inner = &self.inner;
         let users = Link::users(transaction, Arc::clone(&inner.schema));
         let names = || submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
-        if is_plain(submission) || is_keyed(submission) {
-            // Lanes are made apart: whether this transaction commits is not known.
-            inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?;
-        }
-        if is_plain(submission) {
-            let inserted = match self.enqueue_plain(&users, submission).await? {
-                Some(inserted) => Some(inserted),
+        // The application's pool may have nothing left but the connection of this very transaction.
+        let lends = inner.lending.is_some();
+        let mut is_quick = match is_plain(submission) || is_keyed(submission) {
+            true if lends => inner.lanes.find(&users, names()).await?,
+            true => {
+                // Lanes are made apart: whether this transaction commits is not known.
+                inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?;
+                true
+            }
+            false => false,
+        };
+        if is_quick && is_plain(submission) {
+            let mut inserted = self.enqueue_plain(&users, submission).await?;
+            if inserted.is_none() {
                 // A lane that was remembered may not exist any more.
-                None => {
-                    inner.lanes.forget();
-                    inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?;
-                    self.enqueue_plain(&users, submission).await?
+                inner.lanes.forget();
+                match lends {
+                    true => is_quick = inner.lanes.find(&users, names()).await?,
+                    false => inner.lanes.ensure(&inner.link(Caller::Producer).await?, names()).await?,
                 }
-            };
-            let refused = || Error::invalid("run_at", "lies beyond the job's lifetime");
-            let inserted = inserted.ok_or_else(refused)?;
-            self.notify_at_commit(&users, scheduled(submission, &inserted)).await?;
-            return Ok(inserted);
+                if is_quick {
+                    inserted = self.enqueue_plain(&users, submission).await?;
+                }
+            }
+            if is_quick {
+                let refused = || Error::invalid("run_at", "lies beyond the job's lifetime");
+                let inserted = inserted.ok_or_else(refused)?;
+                self.notify_at_commit(&users, scheduled(submission, &inserted)).await?;
+                return Ok(inserted);
+            }
         }
-        if is_keyed(submission) {
+        if is_quick && is_keyed(submission) {
             let mut over = Vec::new();
             for _ in 0..TAKE_OVERS_MAX {
                 users.batch("savepoint windlass_keys").await?;

@@ -79,12 +79,8 @@ impl Lanes {
         }
     }
 
-    /// Finds or makes the lanes of these queues and types.
-    pub(super) async fn ensure<'n>(
-        &self,
-        link: &Link<'_>,
-        names: impl IntoIterator<Item = (&'n QueueName, &'n JobType)>,
-    ) -> Result<(), Fault> {
+    /// The queues and types whose lanes are not known here.
+    fn missing<'n>(&self, names: impl IntoIterator<Item = (&'n QueueName, &'n JobType)>) -> Vec<(&'n str, &'n str)> {
         let mut missing: Vec<(&str, &str)> = Vec::new();
         for (queue, job_type) in names {
             let name = (queue.as_str(), job_type.as_str());
@@ -92,6 +88,30 @@ impl Lanes {
                 missing.push(name);
             }
         }
+        missing
+    }
+
+    /// Finds the lanes of these queues and types, and makes none; says whether all are known now.
+    pub(super) async fn find<'n>(
+        &self,
+        link: &Link<'_>,
+        names: impl IntoIterator<Item = (&'n QueueName, &'n JobType)> + Clone,
+    ) -> Result<bool, Fault> {
+        let (queues, types): (Vec<&str>, Vec<&str>) = self.missing(names.clone()).into_iter().unzip();
+        if queues.is_empty() {
+            return Ok(true);
+        }
+        self.learn(link, include_str!("sql/find_lane.sql"), &[&queues, &types]).await?;
+        Ok(self.missing(names).is_empty())
+    }
+
+    /// Finds or makes the lanes of these queues and types.
+    pub(super) async fn ensure<'n>(
+        &self,
+        link: &Link<'_>,
+        names: impl IntoIterator<Item = (&'n QueueName, &'n JobType)>,
+    ) -> Result<(), Fault> {
+        let mut missing = self.missing(names);
         if missing.is_empty() {
             return Ok(());
         }

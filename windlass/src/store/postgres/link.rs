@@ -17,6 +17,7 @@ use super::config::SCHEMA_DEFAULT;
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::hosts::Hosts;
+use super::lent::{Lending, Lent};
 use super::pool::{Connection, Object, Pool};
 use super::turns::Held;
 
@@ -97,6 +98,7 @@ pub(super) struct Link<'a> {
 
 enum Way<'a> {
     Own(Own),
+    Lent(Lent),
     Users(&'a dyn UsersTransaction),
 }
 
@@ -169,12 +171,22 @@ pub(super) async fn own(
     Ok(Link { way: Way::Own(own), schema: Arc::clone(schema), types: types.clone() })
 }
 
+/// A link of the application's pool, for a call that may take so long.
+pub(super) async fn lent(
+    lending: &Lending,
+    schema: &Arc<str>,
+    held: Held,
+    limit: Duration,
+) -> Result<Link<'static>, Fault> {
+    Ok(Link { way: Way::Lent(Lent::new(lending, held, limit).await?), schema: Arc::clone(schema), types: None })
+}
+
 impl<'a> Link<'a> {
     /// The number of servers that the process had known when the connection was made.
     pub(super) fn epoch(&self) -> u64 {
         match &self.way {
             Way::Own(own) => own.connection().epoch,
-            Way::Users(_) => 0,
+            Way::Lent(_) | Way::Users(_) => 0,
         }
     }
 
@@ -203,6 +215,10 @@ impl<'a> Link<'a> {
                 let rows = own.answer(own.connection().client.query_typed(&text, &typed(parameters, &types))).await?;
                 rows.into_iter().map(Row::Own).collect()
             }
+            (Way::Lent(lent), _) => {
+                let text = text(statement, &self.schema);
+                lent.answer(lent.connection().query(&text, parameters)).await?
+            }
             (Way::Users(transaction), _) => transaction.query(&text(statement, &self.schema), parameters).await?,
         })
     }
@@ -226,6 +242,10 @@ impl<'a> Link<'a> {
                 let text = text(statement, &self.schema);
                 let types = self.types_of(types, own, statement, &text).await?;
                 own.answer(own.connection().client.execute_typed(&text, &typed(parameters, &types))).await
+            }
+            (Way::Lent(lent), _) => {
+                let text = text(statement, &self.schema);
+                lent.answer(lent.connection().execute(&text, parameters)).await
             }
             (Way::Users(transaction), _) => transaction.execute(&text(statement, &self.schema), parameters).await,
         }
@@ -262,6 +282,7 @@ impl<'a> Link<'a> {
     fn mark_open(&self) -> bool {
         match &self.way {
             Way::Own(own) => own.open.swap(true, Ordering::SeqCst),
+            Way::Lent(lent) => lent.open.swap(true, Ordering::SeqCst),
             Way::Users(_) => true,
         }
     }
@@ -270,15 +291,16 @@ impl<'a> Link<'a> {
     pub(super) async fn batch(&self, statements: &str) -> std::result::Result<(), Fault> {
         match &self.way {
             Way::Own(own) => own.answer(own.connection().client.batch_execute(statements)).await?,
+            Way::Lent(lent) => lent.answer(lent.connection().batch(statements)).await?,
             Way::Users(transaction) => transaction.batch(statements).await?,
         }
         Ok(())
     }
 
     pub(super) async fn begin(&mut self) -> std::result::Result<(), Fault> {
-        if let Way::Own(_) = &self.way {
+        if self.is_ours() {
             self.mark_open();
-            self.batch(if self.types.is_some() { BEGIN_POOLED } else { "begin" }).await?;
+            self.batch(if self.brings_settings() { BEGIN_POOLED } else { "begin" }).await?;
         }
         Ok(())
     }
@@ -286,9 +308,9 @@ impl<'a> Link<'a> {
     /// Begins a transaction of which all statements see the same. Said at once, because nothing may be asked before.
     pub(super) async fn begin_snapshot(&mut self) -> std::result::Result<(), Fault> {
         const SNAPSHOT: &str = "begin isolation level repeatable read";
-        if let Way::Own(_) = &self.way {
+        if self.is_ours() {
             self.mark_open();
-            match self.types.is_some() {
+            match self.brings_settings() {
                 true => self.batch(&BEGIN_POOLED.replacen("begin", SNAPSHOT, 1)).await?,
                 false => self.batch(SNAPSHOT).await?,
             }
@@ -297,7 +319,7 @@ impl<'a> Link<'a> {
     }
 
     pub(super) async fn commit(&mut self) -> std::result::Result<(), Fault> {
-        if let Way::Own(_) = &self.way {
+        if self.is_ours() {
             self.batch("commit").await?;
         }
         self.close();
@@ -306,21 +328,31 @@ impl<'a> Link<'a> {
 
     /// Undoes what was begun. A connection that cannot even do that is given up when it is dropped.
     pub(super) async fn roll_back(&mut self) {
-        if let Way::Own(_) = &self.way
-            && self.batch("rollback").await.is_ok()
-        {
+        if self.is_ours() && self.batch("rollback").await.is_ok() {
             self.close();
         }
     }
 
+    /// Whether the link begins and ends its transactions itself.
+    fn is_ours(&self) -> bool {
+        !matches!(self.way, Way::Users(_))
+    }
+
+    /// Whether a transaction makes the settings, because nothing may be set for the session.
+    fn brings_settings(&self) -> bool {
+        self.types.is_some() || matches!(self.way, Way::Lent(_))
+    }
+
     fn close(&self) {
-        if let Way::Own(own) = &self.way {
-            own.open.store(false, Ordering::SeqCst);
+        match &self.way {
+            Way::Own(own) => own.open.store(false, Ordering::SeqCst),
+            Way::Lent(lent) => lent.open.store(false, Ordering::SeqCst),
+            Way::Users(_) => {}
         }
     }
 }
 
-fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>, Type)> {
+pub(super) fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>, Type)> {
     parameters.iter().copied().zip(types.iter().cloned()).collect()
 }
 

@@ -27,6 +27,7 @@ mod insert_keyed;
 mod job_rows;
 mod lanes;
 mod lease;
+mod lent;
 mod link;
 mod listen;
 mod migrate;
@@ -70,6 +71,8 @@ use self::fault::Fault;
 use self::hosts::Hosts;
 use self::ids::IdKey;
 use self::lanes::Lanes;
+pub use self::lent::ApplicationPool;
+use self::lent::Lending;
 use self::link::Link;
 #[doc(hidden)]
 pub use self::listen::wakes_in;
@@ -94,6 +97,8 @@ pub struct PostgresStore {
 
 struct Inner {
     pool: Pool,
+    /// The application's pool, if calls go over that one.
+    lending: Option<Lending>,
     hosts: Arc<Hosts>,
     /// Which callers may hold how many connections of the pool.
     turns: Turns,
@@ -141,8 +146,10 @@ impl PostgresStore {
         let types = pooled.then(Arc::default);
         let clock = options.clock.clone();
         let turns = Turns::new(options.connections, options.wait);
+        let lending = options.lender.clone().map(Lending::new);
         let inner = Arc::new(Inner {
             pool,
+            lending,
             hosts,
             turns,
             schema,
@@ -271,6 +278,9 @@ impl Inner {
 
     async fn any_link(&self, caller: Caller, limit: Duration) -> Result<Link<'static>, Fault> {
         let held = self.turns.take(caller).await?;
+        if let Some(lending) = &self.lending {
+            return link::lent(lending, &self.schema, held, limit).await;
+        }
         link::own(&self.pool, &self.hosts, &self.schema, &self.types, held, limit).await
     }
 

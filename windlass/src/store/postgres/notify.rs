@@ -6,7 +6,8 @@
 //! rests. That a job has ended is less urgent than that one may be claimed: telling of an end rests a few milliseconds
 //! after the notification before it, and goes along with what is urgent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::listen::{ListenerConfig, open};
+use crate::job::JobId;
 use crate::store::answer::Wake;
 
 /// How long the notifier rests for each notification: this many times as long as it took.
@@ -28,9 +30,11 @@ const REST_MAX: Duration = Duration::from_millis(10);
 const REST_ENDS: Duration = Duration::from_millis(4);
 /// Most bytes of a notification; PostgreSQL allows 7999.
 const BYTES_MAX: usize = 7000;
-/// Most ends told at once, in as many notifications as they need. A caller that waits for one that is left out looks for
-/// itself within half a second; at this number that takes a rate of 250,000 ends a second.
-const ENDS_MAX: usize = 1000;
+/// Most ends that wait to be told, in as many notifications as they need. Of more the oldest are left out: callers that wait
+/// for them look for themselves within half a second, and half a second of a fast server is what fits.
+const ENDS_MAX: usize = 20_000;
+/// The length of a hint that a job has ended: a letter and 32 digits.
+const END_BYTES: usize = 33;
 /// How long to wait after a connection could not be made.
 const AWAY: Duration = Duration::from_millis(100);
 /// Stands where the sender's mark would, in a notification that every process passes on.
@@ -48,7 +52,8 @@ pub(super) fn encode_unsigned(hints: Vec<Wake>) -> String {
 #[derive(Debug, Default)]
 struct PendingHints {
     urgent: BTreeSet<String>,
-    ends: BTreeSet<String>,
+    /// In the order in which they were heard of. Written out only when they are sent: most hints are these.
+    ends: VecDeque<JobId>,
 }
 
 impl PendingHints {
@@ -56,13 +61,19 @@ impl PendingHints {
     fn add(&mut self, hints: Vec<Wake>) -> bool {
         let (no_urgent, none) = (self.urgent.is_empty(), self.is_empty());
         for hint in hints {
-            match hint {
-                Wake::Scheduled(queue) => self.urgent.insert(format!("s{queue}")),
-                Wake::Paused(queue) => self.urgent.insert(format!("p{queue}")),
-                Wake::CancelAsked(job) => self.urgent.insert(format!("c{job}")),
-                Wake::Ended(_) if self.ends.len() >= ENDS_MAX => false,
-                Wake::Ended(job) => self.ends.insert(format!("e{}", job.as_uuid().simple())),
+            let urgent = match hint {
+                Wake::Scheduled(queue) => format!("s{queue}"),
+                Wake::Paused(queue) => format!("p{queue}"),
+                Wake::CancelAsked(job) => format!("c{job}"),
+                Wake::Ended(job) => {
+                    if self.ends.len() >= ENDS_MAX {
+                        self.ends.pop_front();
+                    }
+                    self.ends.push_back(job);
+                    continue;
+                }
             };
+            self.urgent.insert(urgent);
         }
         no_urgent != self.urgent.is_empty() || none != self.is_empty()
     }
@@ -74,16 +85,25 @@ impl PendingHints {
     /// The texts of notifications, the urgent hints first.
     fn encode(&self, own: &str) -> Vec<String> {
         let mut texts = vec![own.to_owned()];
-        for hint in self.urgent.iter().chain(&self.ends) {
-            if texts.last().is_some_and(|text| text.len() + 1 + hint.len() > BYTES_MAX) {
-                texts.push(own.to_owned());
-            }
-            let text = texts.last_mut().expect("there is one");
+        for hint in &self.urgent {
+            let text = with_room(&mut texts, own, hint.len());
             text.push(' ');
             text.push_str(hint);
         }
+        for job in &self.ends {
+            let text = with_room(&mut texts, own, END_BYTES);
+            write!(text, " e{}", job.as_uuid().simple()).expect("a string takes any text");
+        }
         texts
     }
+}
+
+/// The last text if a hint of this length fits into it, or else a new one.
+fn with_room<'t>(texts: &'t mut Vec<String>, own: &str, bytes: usize) -> &'t mut String {
+    if texts.last().is_none_or(|text| text.len() + 1 + bytes > BYTES_MAX) {
+        texts.push(own.to_owned());
+    }
+    texts.last_mut().expect("there is one")
 }
 
 /// Takes hints from the store, and wakes the [task](run) that sends them only when there were none before.
@@ -152,8 +172,12 @@ impl NotifyTask {
     async fn next(&mut self, rest: &Rest) -> Option<PendingHints> {
         self.wanted.recv().await?;
         loop {
-            let urgent = !locked(&self.hints).urgent.is_empty();
-            match timeout_at(rest.over_at(urgent), self.wanted.recv()).await {
+            let over_at = rest.over_at(!locked(&self.hints).urgent.is_empty());
+            if over_at <= Instant::now() {
+                // Without a timer, which would take up to a millisecond.
+                return Some(std::mem::take(&mut *locked(&self.hints)));
+            }
+            match timeout_at(over_at, self.wanted.recv()).await {
                 Ok(Some(())) => {}
                 Ok(None) | Err(_) => return Some(std::mem::take(&mut *locked(&self.hints))),
             }
@@ -208,12 +232,13 @@ mod tests {
     fn hints_are_read_back_and_the_urgent_go_first() {
         let job = crate::store::new_job_id();
         let mut hints = PendingHints::default();
-        hints.add((0..1_500).map(|_| ended()).chain([scheduled(), Wake::CancelAsked(job)]).collect());
+        let ends: Vec<Wake> = (0..ENDS_MAX + 500).map(|_| ended()).collect();
+        hints.add(ends.iter().cloned().chain([scheduled(), Wake::CancelAsked(job)]).collect());
         let texts = hints.encode(&uuid::Uuid::new_v4().simple().to_string());
         assert!(texts.iter().all(|text| text.len() <= BYTES_MAX));
         let heard: Vec<_> = texts.iter().flat_map(|text| text.split(' ').skip(1)).filter_map(hint).collect();
         assert_eq!(heard[..2], [Wake::CancelAsked(job), scheduled()]);
-        assert_eq!(heard.len(), 2 + ENDS_MAX);
+        assert_eq!(heard[2..], ends[500..], "the newest of a burst are told, the last one included");
     }
 
     const QUICK: Duration = Duration::from_micros(200);

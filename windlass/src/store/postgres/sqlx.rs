@@ -1,9 +1,11 @@
 //! sqlx's transactions (features `sqlx-0_8` and `sqlx-0_9`), of PostgreSQL:
-//! `client.enqueue(job).in_tx(&mut tx).await` and `cx.complete_in_tx(&mut tx, &result).await`.
+//! `client.enqueue(job).in_tx(&mut tx).await` and `cx.complete_in_tx(&mut tx, &result).await`; and its pools, whose
+//! connections a store may use as its own.
 //!
 //! Both drivers use the server's binary format. So the store's own driver writes the parameters and reads the rows, the
 //! statements stay the same, and sqlx only carries the bytes on its connection.
 
+use std::ops::DerefMut;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,6 +16,7 @@ use tokio_postgres::types::{IsNull, Type};
 use super::driver_row::{Received, Row};
 use super::fault::Fault;
 use super::in_tx::{Awaited, enqueue_on, settle_on};
+use super::lent::{ApplicationPool, Lender, LentConnection, no_connection};
 use super::link::{Parameter, UsersTransaction};
 use crate::error::Result;
 use crate::job::Settlement;
@@ -42,7 +45,8 @@ macro_rules! adapter {
     ($sqlx:ident, $text:expr) => {
         use $sqlx::encode::IsNull as Null;
         use $sqlx::error::BoxDynError;
-        use $sqlx::postgres::{PgArgumentBuffer, PgConnection, PgRow, PgTypeInfo, PgValueRef};
+        use $sqlx::pool::PoolConnection;
+        use $sqlx::postgres::{PgArgumentBuffer, PgConnection, PgPool, PgRow, PgTypeInfo, PgValueRef};
         use $sqlx::{Column, Either, Encode, Executor, Postgres, Row as _, Statement, Transaction, TypeInfo, ValueRef};
 
         use super::*;
@@ -99,9 +103,10 @@ macro_rules! adapter {
             rows.iter().map(row).collect()
         }
 
-        struct Users<'t>(Mutex<&'t mut PgConnection>);
+        /// A connection: the user's in their transaction, or one that their pool lent.
+        struct Users<C>(Mutex<C>);
 
-        impl Users<'_> {
+        impl<C: DerefMut<Target = PgConnection> + Send> Users<C> {
             /// The parameters of a statement, of the types that the server wants.
             async fn encode(&self, text: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Encoded>, Fault> {
                 let mut connection = self.0.lock().await;
@@ -113,7 +118,7 @@ macro_rules! adapter {
         }
 
         #[async_trait]
-        impl UsersTransaction for Users<'_> {
+        impl<C: DerefMut<Target = PgConnection> + Send> UsersTransaction for Users<C> {
             async fn query(&self, text: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
                 let encoded = self.encode(text, parameters).await?;
                 let query = encoded.into_iter().fold($sqlx::query($text(text)), |query, one| query.bind(one));
@@ -127,10 +132,35 @@ macro_rules! adapter {
             }
 
             async fn batch(&self, statements: &str) -> Result<(), Fault> {
-                // What is run so in a user's transaction is one statement each, about savepoints.
-                let query = $sqlx::query($text(statements)).persistent(false);
-                query.execute(&mut **self.0.lock().await).await.map_err(fault)?;
+                // Text without parameters goes to the server as it is, with all its statements.
+                let mut connection = self.0.lock().await;
+                Executor::execute(&mut **connection, $text(statements)).await.map_err(fault)?;
                 Ok(())
+            }
+        }
+
+        impl LentConnection for Users<PoolConnection<Postgres>> {
+            fn give_up(self: Box<Self>) {
+                // One that is not the pool's any more is closed when it is dropped.
+                drop(self.0.into_inner().detach());
+            }
+        }
+
+        struct Pooled(PgPool);
+
+        #[async_trait]
+        impl Lender for Pooled {
+            async fn lend(&self) -> Result<Box<dyn LentConnection>, Fault> {
+                let lent = self.0.acquire().await;
+                let lent = lent.map_err(|error| no_connection(format!("the application's pool: {error}")))?;
+                Ok(Box::new(Users(Mutex::new(lent))))
+            }
+        }
+
+        impl From<PgPool> for ApplicationPool {
+            fn from(pool: PgPool) -> Self {
+                let size = usize::try_from(pool.options().get_max_connections()).unwrap_or(usize::MAX);
+                ApplicationPool { lender: Arc::new(Pooled(pool)), size }
             }
         }
 

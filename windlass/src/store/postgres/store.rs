@@ -24,6 +24,9 @@ use crate::store::rewrite::Rewrite;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
 
+/// Claims, and settlements, that a worker has under way at once: while one commits, the server works on the other.
+const CALLS_AT_ONCE: usize = 2;
+
 #[async_trait]
 impl Store for PostgresStore {
     fn kind(&self) -> &'static str {
@@ -187,9 +190,17 @@ impl Store for PostgresStore {
     }
 
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>> {
+        // The application's pool lends to them too, from the application's own runtime.
+        if self.inner.lending.is_some() {
+            return Ok(None);
+        }
         // Connections live on the runtime that made them, so the heartbeats' runtime makes its own.
         let options = self.options.clone().connections(2).without_migrations().without_notifications();
         Ok(Some(Arc::new(PostgresStore::with(options).await?)))
+    }
+
+    fn calls_at_once(&self) -> usize {
+        CALLS_AT_ONCE
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {
