@@ -10,5 +10,5 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
     Asset { name: "main-DT22UYY4.js", bytes: include_bytes!("../../page/dist/main-DT22UYY4.js") },
-    Asset { name: "style-CL66V6JD.css", bytes: include_bytes!("../../page/dist/style-CL66V6JD.css") },
+    Asset { name: "style-UM5FA3OW.css", bytes: include_bytes!("../../page/dist/style-UM5FA3OW.css") },
 ];

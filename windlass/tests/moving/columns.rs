@@ -37,6 +37,7 @@ const SQLITE: &[(&str, &str, &str)] = &[
     ),
     ("windlass_lifetime", "", "deadline seq: follow from the job"),
     ("windlass_log", "seq version at text", "line: numbered anew, in the same order"),
+    ("windlass_mark", "", "seq name value: follow from the job"),
     ("windlass_move", "", "only_row record: the move itself"),
     ("windlass_note", "seq failure progress checkpoint", ""),
     ("windlass_past_end", "", "ended seq state at: events that were, of which readers begin anew"),
@@ -98,6 +99,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "priority slow visibility lease_max: follow from the job",
     ),
     ("log", "seq version at text", "line: numbered anew, in the same order"),
+    ("mark", "", "name value seq: follow from the job"),
     ("migration", "", "number applied_at: each store's own"),
     ("move", "", "only_row record closed: the move itself"),
     (

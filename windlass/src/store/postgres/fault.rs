@@ -102,6 +102,16 @@ impl Fault {
         code.is_some_and(|code| races.iter().any(|race| race.code() == code))
     }
 
+    /// Whether others held for too long what a statement waited for.
+    pub(super) fn is_lock_timeout(&self) -> bool {
+        match self {
+            Fault::Database(error) => error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE),
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Unanswered { .. } | Fault::Users { .. } | Fault::Overtaken => {
+                false
+            }
+        }
+    }
+
     /// Whether it is certain that nothing was written.
     pub(super) fn is_certain(&self) -> bool {
         match self {

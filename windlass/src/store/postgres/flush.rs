@@ -30,7 +30,7 @@ impl Transaction<'_> {
         let changes = set.finish();
         for entry in &changes.new {
             let lane = self.lane(&entry.job.spec.queue, &entry.job.spec.job_type).await?;
-            notes.insert(entry.job.id, Note { lane, slow: false, completed_by: None });
+            notes.insert(entry.job.id, Note { lane, slow: false, completed_by: None, strand: None });
         }
         let seqs = sequences(&changes, self.store.as_ref());
         let events = events(&changes, &notes, &seqs);
@@ -40,6 +40,7 @@ impl Transaction<'_> {
         self.put_edges(&changes.edges, &seqs).await?;
         self.add_attempts(&changes.attempts, &seqs).await?;
         self.add_events(&events).await?;
+        self.add_notes(&changes, &notes).await?;
         for act in &changes.acts {
             self.add_act(act).await?;
         }
@@ -338,6 +339,7 @@ pub(super) fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, V
             set("expires_at", json!(lease.map(|lease| lease.expires_at.as_micros())));
             set("worker", json!(lease.map(|lease| lease.worker.as_str())));
             set("cancel", json!(job.cancel.as_ref().map(job_rows::json)));
+            set("strand", json!(note.strand));
             (2, row)
         }
         State::Completed | State::Failed | State::DeadLetter | State::Cancelled => {

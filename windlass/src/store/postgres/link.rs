@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +44,9 @@ const UNNOTICED: Duration = Duration::from_secs(2);
 
 /// A parameter of a statement.
 pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
+
+/// One of several statements, with its parameters.
+pub(super) type InRow<'a> = (&'static str, &'a [Parameter<'a>]);
 
 /// A statement for a schema.
 pub(super) fn text<'a>(statement: &'a str, schema: &str) -> Cow<'a, str> {
@@ -298,6 +303,66 @@ impl<'a> Link<'a> {
         }
     }
 
+    /// Runs statements one after the other, each with a snapshot of its own, without waiting in between.
+    pub(super) async fn query_in_row(&self, statements: &[InRow<'_>]) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        self.in_row(None, statements, None).await
+    }
+
+    /// Begins a transaction and runs statements in it, without waiting in between. It must end soon: while its client is
+    /// away, others wait for what it holds, so the server ends it then.
+    pub(super) async fn begin_with(&mut self, statements: &[InRow<'_>]) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        const SHORT: &str = "set local lock_timeout = '8s'; set local idle_in_transaction_session_timeout = '5s'";
+        self.mark_open();
+        let begin = if self.types.is_some() { BEGIN_POOLED } else { "begin" };
+        self.in_row(Some(&format!("{begin}; {SHORT}")), statements, None).await
+    }
+
+    /// Runs statements and commits, without waiting in between.
+    pub(super) async fn commit_with(&mut self, statements: &[InRow<'_>]) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        let rows = self.in_row(None, statements, Some("commit")).await?;
+        self.close();
+        Ok(rows)
+    }
+
+    /// Nothing is sent before all statements are prepared: what follows is sent in this order only if none has to wait.
+    async fn in_row(
+        &self,
+        first: Option<&str>,
+        statements: &[InRow<'_>],
+        last: Option<&str>,
+    ) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        let (Way::Own(own), None) = (&self.way, &self.types) else {
+            let mut answers = Vec::with_capacity(statements.len());
+            if let Some(batch) = first {
+                self.batch(batch).await?;
+            }
+            for (statement, parameters) in statements {
+                answers.push(self.query(statement, parameters).await?);
+            }
+            if let Some(batch) = last {
+                self.batch(batch).await?;
+            }
+            return Ok(answers);
+        };
+        let connection = own.connection();
+        let mut prepared = Vec::with_capacity(statements.len());
+        for (statement, _) in statements {
+            let text = || text(statement, &self.schema).into_owned();
+            prepared.push(own.answer(connection.prepared(statement, text)).await?);
+        }
+        let client = &connection.client;
+        let batch = |batch: Option<&str>| {
+            let batch = batch.map(str::to_owned);
+            batch.map(|batch| Box::pin(async move { client.batch_execute(&batch).await.map(|()| None) }) as Sent<'_>)
+        };
+        let queries = prepared.iter().zip(statements).map(|(prepared, (_, parameters))| {
+            Box::pin(async move { client.query(prepared, parameters).await.map(Some) }) as Sent<'_>
+        });
+        let sent = batch(first).into_iter().chain(queries).chain(batch(last)).collect();
+        let answers = own.answer(in_order(sent)).await?;
+        Ok(answers.into_iter().flatten().map(|rows| rows.into_iter().map(Row::Own).collect()).collect())
+    }
+
     /// The types of a statement's parameters, as the server says.
     async fn types_of(
         &self,
@@ -397,6 +462,28 @@ impl<'a> Link<'a> {
             Way::Users(_) => {}
         }
     }
+}
+
+/// Something that was sent and waits for its answer: rows, or nothing where there are none to be had.
+type Sent<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Vec<tokio_postgres::Row>>, tokio_postgres::Error>> + Send + 'a>>;
+
+/// Waits for all answers. All are asked for in this order before the first is waited for. Of several errors the first counts:
+/// those after it only say that there was one.
+async fn in_order(mut sent: Vec<Sent<'_>>) -> Result<Vec<Option<Vec<tokio_postgres::Row>>>, tokio_postgres::Error> {
+    let mut answers: Vec<_> = sent.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut waiting = false;
+        for (call, answer) in sent.iter_mut().zip(answers.iter_mut()).filter(|(_, answer)| answer.is_none()) {
+            match call.as_mut().poll(context) {
+                Poll::Ready(ready) => *answer = Some(ready),
+                Poll::Pending => waiting = true,
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
 }
 
 pub(super) fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>, Type)> {

@@ -190,6 +190,7 @@ impl Transaction<'_> {
             self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline.as_micros(), seq])?;
         }
         self.statement(include_str!("sql/delete_note.sql"))?.execute([seq])?;
+        self.statement(include_str!("sql/delete_marks.sql"))?.execute([seq])?;
         self.statement(include_str!("sql/forget_attempts.sql"))?.execute([seq, i64::MAX])?;
         self.statement(include_str!("sql/forget_logs.sql"))?.execute([seq, i64::MAX])?;
         self.statement(include_str!("moving/delete_own_edges.sql"))?.execute([seq])?;

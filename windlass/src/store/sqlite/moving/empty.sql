@@ -9,6 +9,7 @@ delete from windlass_leased;
 delete from windlass_done;
 delete from windlass_lifetime;
 delete from windlass_note;
+delete from windlass_mark;
 delete from windlass_attempt;
 delete from windlass_log;
 delete from windlass_edge;
