@@ -196,7 +196,7 @@ impl Store for MapStore {
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
         self.with(|tables, now| {
             if let Some(pulse) = self.clock.pulse() {
-                if let Some(absence) = pulse.beat(now, || tables.latest_end(now.plus(LAPSING))) {
+                if let Some(absence) = pulse.beat(now, |last| tables.latest_end(now.plus(LAPSING), last)) {
                     tables.record_act(rules::absence(&absence));
                 }
                 tables.fence = Some(self.clock.fence(now));

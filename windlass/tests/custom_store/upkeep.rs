@@ -31,9 +31,12 @@ impl Tables {
     }
 
     /// The latest end of a lease that ends by then.
-    pub(super) fn latest_end(&self, by: Timestamp) -> Option<Timestamp> {
-        let leases = self.jobs.values().filter_map(|stored| stored.entry.job.lease.as_ref());
-        leases.map(|lease| lease.expires_at).filter(|expires_at| *expires_at <= by).max()
+    /// A lease that was granted after the `last` beat counts as if it had been granted then.
+    pub(super) fn latest_end(&self, by: Timestamp, last: Timestamp) -> Option<Timestamp> {
+        let jobs = self.jobs.values().map(|stored| &stored.entry.job);
+        let leases = jobs.filter_map(|job| Some((job.lease.as_ref()?.expires_at, job.started_at.unwrap_or(last))));
+        let lapsing = leases.filter(|(expires_at, _)| *expires_at <= by);
+        lapsing.map(|(expires_at, granted)| expires_at.minus(granted.since(last))).max()
     }
 
     /// The jobs for which there is such a moment, the earliest first.
