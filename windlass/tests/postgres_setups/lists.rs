@@ -1,0 +1,57 @@
+//! Lists and counts look at no more rows than they must.
+
+use std::collections::BTreeMap;
+
+use windlass::job::{Limits, WorkerId};
+use windlass::store::{ClaimRequest, Filter, ListQuery, PostgresStore, Store};
+use windlass::workflow::Submission;
+use windlass::{JobId, NewJob, Payload, Policies, QueueName, State};
+
+use crate::{new_schema, open, options, url};
+
+fn job() -> NewJob {
+    NewJob::new("test", Payload::default())
+}
+
+fn batch(jobs: Vec<NewJob>) -> Submission {
+    let checked = jobs.into_iter().map(|job| job.check(&Limits::default(), &Policies::default()).expect("a valid job"));
+    Submission::new(checked.collect()).expect("a valid batch")
+}
+
+async fn enqueue(store: &PostgresStore, job: NewJob) -> JobId {
+    store.insert(batch(vec![job])).await.expect("insert").jobs[0].id
+}
+
+/// Among many jobs without it, a tag is found by an index and not by looking at them all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_by_tag_or_correlation_looks_only_at_jobs_that_have_it() {
+    let store = open(options(&url(), &new_schema())).await;
+    store.insert(batch(vec![job(); 2_000])).await.expect("insert");
+    let rare = enqueue(&store, job().tag("team", "rare").correlation_id("order-7")).await;
+    let tags = BTreeMap::from([("team".to_owned(), "rare".to_owned())]);
+    let by_tag = Filter { tags, ..Filter::default() };
+    let by_id = Filter { correlation_id: Some("order-7".to_owned()), ..Filter::default() };
+    for filter in [by_tag, by_id] {
+        let counted = store.count(&filter, 100, 1_000).await.expect("count");
+        assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false), "{filter:?}");
+        let query = ListQuery { filter, limit: 10, ..ListQuery::default() };
+        let page = store.list(&query).await.expect("list");
+        assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [rare]);
+        assert_eq!(page.next, None, "nothing is left to be looked at");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_running_jobs_looks_only_at_those_that_run() {
+    let store = open(options(&url(), &new_schema())).await;
+    let running = enqueue(&store, job()).await;
+    let worker = WorkerId::new("w").expect("a name");
+    let claimed = store.claim(&ClaimRequest::new(worker.clone(), QueueName::default(), 1)).await.expect("claim");
+    assert_eq!(claimed.jobs.len(), 1);
+    store.insert(batch(vec![job(); 2_000])).await.expect("insert");
+    let filter = Filter { worker: Some(worker), states: vec![State::Running], ..Filter::default() };
+    let counted = store.count(&filter, 100, 1_000).await.expect("count");
+    assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false));
+    let page = store.list(&ListQuery { filter, limit: 10, ..ListQuery::default() }).await.expect("list");
+    assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [running]);
+}
