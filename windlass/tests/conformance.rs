@@ -73,10 +73,6 @@ impl Subject for Postgres {
         "postgres"
     }
 
-    fn has_control(&self) -> bool {
-        false
-    }
-
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
         use windlass::store::{PostgresOptions, PostgresStore};
         let url = std::env::var("WINDLASS_TEST_POSTGRES").expect(

@@ -290,6 +290,16 @@ impl JobOptions {
         }
         serde_json::from_str::<Submitter>(text).ok()?.submitted_by
     }
+
+    /// The key of the job whose options are stored as this text; `None` too where it cannot be read.
+    pub fn key_in(text: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Key {
+            key: Option<String>,
+        }
+
+        serde_json::from_str::<Key>(text).ok()?.key
+    }
 }
 
 impl JobOptions {

@@ -18,7 +18,8 @@ const LEASED: usize = 20_000;
 const BIG: [&str; 9] = ["job", "ready", "leased", "done", "pending", "edge", "attempt", "key", "mark"];
 
 /// Statements that look at everything on purpose, or at as many rows of each table as they are told, and make the schema.
-const WHOLE: [&str; 6] = ["check_jobs", "check_counts", "create_version", "add_version", "get_version", "count_states"];
+const WHOLE: [&str; 7] =
+    ["check_jobs", "check_counts", "check_flow", "create_version", "add_version", "get_version", "count_states"];
 
 /// Fills a schema as if so many jobs had been enqueued, and so many others had completed.
 async fn fill(database: &tokio_postgres::Client, schema: &str) {

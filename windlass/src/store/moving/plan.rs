@@ -115,7 +115,10 @@ pub async fn begin(from: &dyn Store, to: &dyn Store, urls: (&str, &str)) -> Resu
     if let Some((queue, _)) = flow.controls.first()
         && !target.has_flow_control()
     {
-        return Err(Error::Conflict(format!("queue {queue} is controlled, and {} has no flow control", urls.1)));
+        return Err(Error::Conflict(format!(
+            "queue {queue} is controlled, and a move takes no flow control to {}",
+            urls.1
+        )));
     }
     if let Some(worker) = to.workers().await?.first() {
         return Err(Error::Conflict(format!(

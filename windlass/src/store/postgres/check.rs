@@ -7,6 +7,7 @@ use super::job_rows::{self, JobColumns, JobRow};
 use super::link::Link;
 use super::turns::Caller;
 use super::{Inner, schedules};
+use crate::flow::ControlRecord;
 use crate::job::State;
 use crate::store::answer::counts;
 
@@ -30,6 +31,15 @@ impl Inner {
         let mut found = Vec::new();
         for row in link.query(include_str!("sql/check_jobs.sql"), &[]).await? {
             found.push(format!("job {}: {}", row.get::<_, uuid::Uuid>("id"), row.get::<_, &str>("problem")));
+        }
+        for row in link.query(include_str!("sql/check_flow.sql"), &[&time]).await? {
+            found.push(row.get("problem"));
+        }
+        for row in link.query(include_str!("sql/list_controlled.sql"), &[]).await? {
+            let control = row.get::<_, Option<&str>>("control").map(serde_json::from_str::<ControlRecord>);
+            if let Some(Err(problem)) = control {
+                found.push(format!("the control of queue {} cannot be read: {problem}", row.get::<_, &str>("name")));
+            }
         }
         let rows = link.query(include_str!("sql/check_counts.sql"), &[&time]).await?;
         let actual = counts(rows.iter().filter_map(|row| {

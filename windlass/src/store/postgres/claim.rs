@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::claim_cursor::{Floor, present};
+use super::control_claim::SORTED;
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::job_rows::JobColumns;
@@ -15,8 +16,8 @@ use super::link::{Link, Parameter};
 use super::turns::Caller;
 use super::{Inner, job_rows, tokens};
 use crate::job::{Lease, QueueName, WorkerId};
-use crate::store::answer::Claimed;
-use crate::store::request::ClaimRequest;
+use crate::store::answer::{Claimed, Claims};
+use crate::store::request::{CALL_MAX, ClaimRequest};
 use crate::store::rules;
 
 /// How many more jobs than are wanted a claim of several lanes looks at: other claimers may hold the first.
@@ -26,11 +27,12 @@ const FULL_SCAN_EVERY_MAX: Duration = Duration::from_secs(10);
 
 impl Inner {
     /// Claims jobs. Damaged ones are set aside, and where only such were found, the next ones are looked at.
-    pub(super) async fn claim(self: &Arc<Self>, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
-        let mut claimed = Vec::new();
+    pub(super) async fn claim(self: &Arc<Self>, request: &ClaimRequest) -> Result<Claims, Fault> {
+        let mut claimed = Claims::default();
         for _ in 0..rules::DAMAGED_CLAIMS_MAX {
-            let (damaged, sound) = rules::split_damaged(self.claim_any(request).await?);
-            claimed = sound;
+            let Claims { jobs, again_in } = self.claim_any(request).await?;
+            let (damaged, jobs) = rules::split_damaged(jobs);
+            claimed = Claims { jobs, again_in };
             if damaged.is_empty() {
                 break;
             }
@@ -46,25 +48,89 @@ impl Inner {
         Ok(claimed)
     }
 
-    async fn claim_any(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, Fault> {
+    /// Claims from plain queues with one statement, and from each controlled one through its gates. Which come first goes by the
+    /// first queue of the call, so that neither takes all for ever.
+    async fn claim_any(&self, request: &ClaimRequest) -> Result<Claims, Fault> {
         let link = self.link(Caller::Worker).await?;
         let mut wanted = self.wanted(request);
-        if wanted.lanes.is_empty() || self.lanes.is_old(wanted.queues.iter().copied()) {
+        if wanted.lanes.is_empty() && wanted.controlled.is_empty()
+            || self.lanes.is_old(request.queues.iter().map(|(queue, _)| queue))
+        {
             let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
             self.lanes.learn_queues(&link, &queues).await?;
             wanted = self.wanted(request);
         }
+        if wanted.controlled.is_empty() {
+            return Ok(Claims::from(self.claim_plain(&link, request, wanted).await?));
+        }
+        let is_controlled =
+            |(queue, _): &(QueueName, usize)| wanted.controlled.iter().any(|(known, _)| *known == queue);
+        let gates_first = request.queues.first().is_some_and(is_controlled);
+        let controlled = std::mem::take(&mut wanted.controlled);
+        let mut claims = Claims::default();
+        if !gates_first {
+            claims.jobs = self.claim_plain(&link, request, wanted).await?;
+            drop(link);
+            self.claim_gated(request, &controlled, &mut claims).await?;
+            return Ok(claims);
+        }
+        drop(link);
+        self.claim_gated(request, &controlled, &mut claims).await?;
+        let rest = ClaimRequest { limit: request.limit - claims.jobs.len().min(request.limit), ..request.clone() };
+        if rest.limit > 0 && !wanted.lanes.is_empty() {
+            let link = self.link(Caller::Worker).await?;
+            // What came through gates is the caller's already.
+            match self.claim_plain(&link, &rest, wanted).await {
+                Err(fault) if claims.jobs.is_empty() => return Err(fault),
+                plain => claims.jobs.extend(plain.into_iter().flatten()),
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Claims from controlled queues, one after the other.
+    async fn claim_gated(
+        &self,
+        request: &ClaimRequest,
+        queues: &[(&QueueName, usize)],
+        claims: &mut Claims,
+    ) -> Result<(), Fault> {
+        for (queue, room) in queues {
+            let most = (*room).min(request.limit.saturating_sub(claims.jobs.len())).min(CALL_MAX);
+            if most == 0 {
+                continue;
+            }
+            match self.claim_through_gates(queue, most, SORTED, request).await {
+                // What was claimed before is the caller's already.
+                Err(_) if !claims.jobs.is_empty() => return Ok(()),
+                Err(fault) => return Err(fault),
+                // No longer controlled: the next claim finds it plain.
+                Ok(None) => self.lanes.look_again(queue),
+                Ok(Some(through)) => {
+                    claims.jobs.extend(through.jobs);
+                    claims.again_in = claims.again_in.into_iter().chain(through.again_in).min();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim_plain(
+        &self,
+        link: &Link<'_>,
+        request: &ClaimRequest,
+        mut wanted: Wanted<'_>,
+    ) -> Result<Vec<Claimed>, Fault> {
         if wanted.lanes.is_empty() || request.limit == 0 || wanted.rooms.iter().all(|room| *room == 0) {
             return Ok(Vec::new());
         }
         let common = tokens::draw();
         let on_its_way = self.unheard.begin(common);
-        let taken = self.take(&link, request, &mut wanted, common).await;
+        let taken = self.take(link, request, &mut wanted, common).await;
         if taken.as_ref().err().is_none_or(Fault::is_certain) {
             on_its_way.arrived();
         }
         let rows = taken?;
-        drop(link);
         self.granted(&rows, &wanted, &request.worker, common)
     }
 
@@ -164,10 +230,17 @@ impl Inner {
         Ok(claimed.collect())
     }
 
-    /// The known lanes that a claim looks into.
+    /// The known lanes that a claim looks into, and the controlled queues.
     fn wanted<'r>(&self, request: &'r ClaimRequest) -> Wanted<'r> {
         let mut wanted = Wanted::default();
         for (queue, room) in &request.queues {
+            if self.lanes.controlled(queue).is_some() {
+                match wanted.controlled.iter_mut().find(|(known, _)| *known == queue) {
+                    Some((_, known)) => *known = known.saturating_add(*room),
+                    None => wanted.controlled.push((queue, *room)),
+                }
+                continue;
+            }
             let number = match wanted.queues.iter().position(|known| *known == queue) {
                 Some(number) => {
                     // A queue that is named twice has room for both.
@@ -205,8 +278,10 @@ struct Wanted<'r> {
     lanes: Vec<Lane>,
     /// Which of the queues each lane is of.
     places: Vec<usize>,
+    /// Controlled queues, and how many more of each.
+    controlled: Vec<(&'r QueueName, usize)>,
 }
 
 fn small(number: usize) -> i32 {
-    i32::try_from(number.min(crate::store::request::CALL_MAX)).unwrap_or(i32::MAX)
+    i32::try_from(number.min(CALL_MAX)).unwrap_or(i32::MAX)
 }

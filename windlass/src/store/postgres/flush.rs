@@ -9,6 +9,7 @@ use super::events::EventRow;
 use super::fault::Fault;
 use super::job_rows::{self, Note};
 use super::lanes::Lane;
+use super::link::Link;
 use super::schedules;
 use super::tokens::TokenKey;
 use super::transaction::Transaction;
@@ -29,7 +30,7 @@ impl Transaction<'_> {
         let changes = set.finish();
         for entry in &changes.new {
             let lane = self.lane(&entry.job.spec.queue, &entry.job.spec.job_type).await?;
-            notes.insert(entry.job.id, Note { lane, slow: false, completed_by: None });
+            notes.insert(entry.job.id, Note { lane, slow: false, completed_by: None, strand: None });
         }
         let seqs = sequences(&changes, self.store.as_ref());
         let events = events(&changes, &notes, &seqs);
@@ -39,6 +40,7 @@ impl Transaction<'_> {
         self.put_edges(&changes.edges, &seqs).await?;
         self.add_attempts(&changes.attempts, &seqs).await?;
         self.add_events(&events).await?;
+        self.add_notes(&changes, &notes).await?;
         for act in &changes.acts {
             self.add_act(act).await?;
         }
@@ -53,9 +55,7 @@ impl Transaction<'_> {
     }
 
     pub(super) async fn add_act(&self, act: &ActRecord) -> Result<(), Fault> {
-        self.link.execute(include_str!("sql/add_act.sql"), &[&job_rows::json(act)]).await?;
-        self.link.execute(include_str!("sql/forget_acts.sql"), &[&ACTS_KEPT]).await?;
-        Ok(())
+        add_act(&self.link, act).await
     }
 
     pub(super) async fn add_events(&self, events: &[EventRow]) -> Result<(), Fault> {
@@ -339,6 +339,7 @@ pub(super) fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, V
             set("expires_at", json!(lease.map(|lease| lease.expires_at.as_micros())));
             set("worker", json!(lease.map(|lease| lease.worker.as_str())));
             set("cancel", json!(job.cancel.as_ref().map(job_rows::json)));
+            set("strand", json!(note.strand));
             (2, row)
         }
         State::Completed | State::Failed | State::DeadLetter | State::Cancelled => {
@@ -354,6 +355,13 @@ pub(super) fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, V
             (3, row)
         }
     }
+}
+
+/// Records an act, and forgets the oldest ones.
+pub(super) async fn add_act(link: &Link<'_>, act: &ActRecord) -> Result<(), Fault> {
+    link.execute(include_str!("sql/add_act.sql"), &[&job_rows::json(act)]).await?;
+    link.execute(include_str!("sql/forget_acts.sql"), &[&ACTS_KEPT]).await?;
+    Ok(())
 }
 
 /// Bytes as PostgreSQL reads them from text.

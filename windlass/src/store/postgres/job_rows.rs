@@ -36,6 +36,8 @@ pub(super) struct Note {
     pub(super) slow: bool,
     /// The lease under which a COMPLETED job ended, and its holder: that attempt has no row of its own.
     pub(super) completed_by: Option<(LeaseToken, WorkerId)>,
+    /// Where its lease counts, in a controlled queue.
+    pub(super) strand: Option<i32>,
 }
 
 /// A failure without its time, which is another column.
@@ -268,7 +270,7 @@ pub(super) fn job_row(row: &Row, columns: &JobColumns, store: &Inner, now: Times
     let depth = u32::try_from(row.get::<_, i16>("depth")).unwrap_or(1);
     Ok(JobRow {
         entry: Entry { sequence, job, token: token.filter(|_| state == State::Running), waits, depth },
-        note: Note { lane: row.get(columns.lane), slow: row.get("slow"), completed_by },
+        note: Note { lane: row.get(columns.lane), slow: row.get("slow"), completed_by, strand: row.get("strand") },
     })
 }
 

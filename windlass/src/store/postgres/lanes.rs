@@ -4,11 +4,12 @@
 //! remembered is dropped when the store has another primary.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use super::fault::Fault;
 use super::link::Link;
+use crate::flow::{Control, ControlRecord};
 use crate::job::{JobType, QueueName};
 
 /// Finds or makes one lane inside a transaction; its number may be remembered only once that has committed.
@@ -38,6 +39,14 @@ pub(super) struct Lanes {
 struct Known {
     numbers: HashMap<QueueName, HashMap<JobType, Lane>>,
     names: HashMap<Lane, (QueueName, JobType)>,
+    controlled: HashMap<QueueName, Controlled>,
+}
+
+/// A controlled queue: its number, and what it was told when its lanes were last looked for.
+#[derive(Clone, Debug)]
+pub(super) struct Controlled {
+    pub(super) queue: i32,
+    pub(super) control: Arc<Control>,
 }
 
 impl Known {
@@ -62,10 +71,23 @@ impl Lanes {
         self.known().names.get(&lane).cloned()
     }
 
+    /// What is known of a queue's control. Plain claims pass over a controlled queue that is not known as one.
+    pub(super) fn controlled(&self, queue: &QueueName) -> Option<Controlled> {
+        self.known().controlled.get(queue).cloned()
+    }
+
+    /// Has the lanes of a queue looked for at the next claim.
+    pub(super) fn look_again(&self, queue: &QueueName) {
+        self.looked.lock().expect("no panic while it is locked").remove(queue);
+    }
+
     /// Forgets the numbers: a lane made in a transaction that was undone does not exist, nor one that a failover lost. A
     /// number that is met again still has the name that it had.
     pub(super) fn forget(&self) {
-        self.known.write().expect("no panic while the lanes are locked").numbers.clear();
+        let mut known = self.known.write().expect("no panic while the lanes are locked");
+        known.numbers.clear();
+        known.controlled.clear();
+        drop(known);
         self.looked.lock().expect("no panic while it is locked").clear();
     }
 
@@ -143,9 +165,25 @@ impl Lanes {
         old
     }
 
-    /// Learns all lanes of these queues.
+    /// Learns all lanes of these queues, and what these have been told.
     pub(super) async fn learn_queues(&self, link: &Link<'_>, queues: &[&str]) -> Result<(), Fault> {
-        self.learn(link, include_str!("sql/list_lanes.sql"), &[&queues]).await
+        let rows = link.query(include_str!("sql/list_lanes.sql"), &[&queues]).await?;
+        let mut known = self.known.write().expect("no panic while the lanes are locked");
+        for queue in queues {
+            known.controlled.remove(&QueueName::new(*queue)?);
+        }
+        for row in rows {
+            let (name, job_type): (&str, &str) = (row.get("name"), row.get("job_type"));
+            let queue = QueueName::new(name)?;
+            known.learn(row.get("lane"), queue.clone(), JobType::new(job_type)?);
+            // Nothing is claimed from a queue whose control cannot be read: it stays paused.
+            let control = row.get::<_, Option<&str>>("control").map(serde_json::from_str::<ControlRecord>);
+            if let Some(Ok(record)) = control {
+                let control = Arc::new(record.control);
+                known.controlled.entry(queue).or_insert_with(|| Controlled { queue: row.get("queue"), control });
+            }
+        }
+        Ok(())
     }
 
     /// Learns the names of these lanes.

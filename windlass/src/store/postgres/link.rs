@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -43,12 +45,37 @@ const UNNOTICED: Duration = Duration::from_secs(2);
 /// A parameter of a statement.
 pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
 
+/// One of several statements, with its parameters.
+pub(super) type InRow<'a> = (&'static str, &'a [Parameter<'a>]);
+
 /// A statement for a schema.
 pub(super) fn text<'a>(statement: &'a str, schema: &str) -> Cow<'a, str> {
     if schema == SCHEMA_DEFAULT {
         return Cow::Borrowed(statement);
     }
     Cow::Owned(statement.replace("windlass.", &format!("{schema}.")))
+}
+
+/// What a statement takes for the time, and the same while the server's clock is corrected: reading the correction would cost
+/// every statement something, and there hardly ever is one.
+const CLOCKS: [(&str, &str); 2] = [
+    (
+        "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)",
+        "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint
+            + (select pulse.skew from windlass.pulse where pulse.only_row))",
+    ),
+    (
+        "coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint)",
+        "coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint
+            + (select pulse.skew from windlass.pulse where pulse.only_row))",
+    ),
+];
+
+/// A statement that goes by the corrected clock.
+fn corrected(statement: &str, schema: &str) -> String {
+    let clocks = CLOCKS.iter();
+    text(&clocks.fold(statement.to_owned(), |text, (plain, corrected)| text.replace(plain, corrected)), schema)
+        .into_owned()
 }
 
 /// The user's own transaction, whatever driver it is of.
@@ -94,6 +121,8 @@ pub(super) struct Link<'a> {
     way: Way<'a>,
     schema: Arc<str>,
     types: Option<Arc<Types>>,
+    /// Whether statements go by the corrected clock.
+    corrects: bool,
 }
 
 enum Way<'a> {
@@ -168,7 +197,7 @@ pub(super) async fn own(
     let until = Instant::now() + limit;
     let object = Some(Box::new(pool.get().await?));
     let own = Own { object, open: AtomicBool::new(false), hosts: Arc::clone(hosts), until, limit, _held: held };
-    Ok(Link { way: Way::Own(own), schema: Arc::clone(schema), types: types.clone() })
+    Ok(Link { way: Way::Own(own), schema: Arc::clone(schema), types: types.clone(), corrects: false })
 }
 
 /// A link of the application's pool, for a call that may take so long.
@@ -178,7 +207,12 @@ pub(super) async fn lent(
     held: Held,
     limit: Duration,
 ) -> Result<Link<'static>, Fault> {
-    Ok(Link { way: Way::Lent(Lent::new(lending, held, limit).await?), schema: Arc::clone(schema), types: None })
+    Ok(Link {
+        way: Way::Lent(Lent::new(lending, held, limit).await?),
+        schema: Arc::clone(schema),
+        types: None,
+        corrects: false,
+    })
 }
 
 impl<'a> Link<'a> {
@@ -190,8 +224,26 @@ impl<'a> Link<'a> {
         }
     }
 
+    /// From now on statements go by the server's clock as it is, or as it is corrected.
+    pub(super) fn correct_clock(&mut self, corrects: bool) {
+        self.corrects = corrects;
+    }
+
+    /// A statement as it is sent.
+    fn sent<'s>(&self, statement: &'s str) -> Cow<'s, str> {
+        match self.corrects {
+            true => Cow::Owned(corrected(statement, &self.schema)),
+            false => text(statement, &self.schema),
+        }
+    }
+
+    /// Whether it is the user's own, so that what it holds is held for as long as the user likes.
+    pub(super) fn is_users(&self) -> bool {
+        matches!(self.way, Way::Users(_))
+    }
+
     pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
-        Link { way: Way::Users(transaction), schema, types: None }
+        Link { way: Way::Users(transaction), schema, types: None, corrects: false }
     }
 
     pub(super) async fn query(
@@ -204,22 +256,22 @@ impl<'a> Link<'a> {
                 let connection = own.connection();
                 let rows = own.answer(async {
                     let prepared =
-                        connection.prepared(statement, || text(statement, &self.schema).into_owned()).await?;
+                        connection.prepared(statement, self.corrects, || self.sent(statement).into_owned()).await?;
                     connection.client.query(&prepared, parameters).await
                 });
                 rows.await?.into_iter().map(Row::Own).collect()
             }
             (Way::Own(own), Some(types)) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 let types = self.types_of(types, own, statement, &text).await?;
                 let rows = own.answer(own.connection().client.query_typed(&text, &typed(parameters, &types))).await?;
                 rows.into_iter().map(Row::Own).collect()
             }
             (Way::Lent(lent), _) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 lent.answer(lent.connection().query(&text, parameters)).await?
             }
-            (Way::Users(transaction), _) => transaction.query(&text(statement, &self.schema), parameters).await?,
+            (Way::Users(transaction), _) => transaction.query(&self.sent(statement), parameters).await?,
         })
     }
 
@@ -233,22 +285,82 @@ impl<'a> Link<'a> {
                 let connection = own.connection();
                 let changed = own.answer(async {
                     let prepared =
-                        connection.prepared(statement, || text(statement, &self.schema).into_owned()).await?;
+                        connection.prepared(statement, self.corrects, || self.sent(statement).into_owned()).await?;
                     connection.client.execute(&prepared, parameters).await
                 });
                 changed.await
             }
             (Way::Own(own), Some(types)) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 let types = self.types_of(types, own, statement, &text).await?;
                 own.answer(own.connection().client.execute_typed(&text, &typed(parameters, &types))).await
             }
             (Way::Lent(lent), _) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 lent.answer(lent.connection().execute(&text, parameters)).await
             }
-            (Way::Users(transaction), _) => transaction.execute(&text(statement, &self.schema), parameters).await,
+            (Way::Users(transaction), _) => transaction.execute(&self.sent(statement), parameters).await,
         }
+    }
+
+    /// Runs statements one after the other, each with a snapshot of its own, without waiting in between.
+    pub(super) async fn query_in_row(&self, statements: &[InRow<'_>]) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        self.in_row(None, statements, None).await
+    }
+
+    /// Begins a transaction and runs statements in it, without waiting in between. It must end soon: while its client is
+    /// away, others wait for what it holds, so the server ends it then.
+    pub(super) async fn begin_with(&mut self, statements: &[InRow<'_>]) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        const SHORT: &str = "set local lock_timeout = '8s'; set local idle_in_transaction_session_timeout = '5s'";
+        self.mark_open();
+        let begin = if self.types.is_some() { BEGIN_POOLED } else { "begin" };
+        self.in_row(Some(&format!("{begin}; {SHORT}")), statements, None).await
+    }
+
+    /// Runs statements and commits, without waiting in between.
+    pub(super) async fn commit_with(&mut self, statements: &[InRow<'_>]) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        let rows = self.in_row(None, statements, Some("commit")).await?;
+        self.close();
+        Ok(rows)
+    }
+
+    /// Nothing is sent before all statements are prepared: what follows is sent in this order only if none has to wait.
+    async fn in_row(
+        &self,
+        first: Option<&str>,
+        statements: &[InRow<'_>],
+        last: Option<&str>,
+    ) -> std::result::Result<Vec<Vec<Row>>, Fault> {
+        let (Way::Own(own), None) = (&self.way, &self.types) else {
+            let mut answers = Vec::with_capacity(statements.len());
+            if let Some(batch) = first {
+                self.batch(batch).await?;
+            }
+            for (statement, parameters) in statements {
+                answers.push(self.query(statement, parameters).await?);
+            }
+            if let Some(batch) = last {
+                self.batch(batch).await?;
+            }
+            return Ok(answers);
+        };
+        let connection = own.connection();
+        let mut prepared = Vec::with_capacity(statements.len());
+        for (statement, _) in statements {
+            let text = || text(statement, &self.schema).into_owned();
+            prepared.push(own.answer(connection.prepared(statement, text)).await?);
+        }
+        let client = &connection.client;
+        let batch = |batch: Option<&str>| {
+            let batch = batch.map(str::to_owned);
+            batch.map(|batch| Box::pin(async move { client.batch_execute(&batch).await.map(|()| None) }) as Sent<'_>)
+        };
+        let queries = prepared.iter().zip(statements).map(|(prepared, (_, parameters))| {
+            Box::pin(async move { client.query(prepared, parameters).await.map(Some) }) as Sent<'_>
+        });
+        let sent = batch(first).into_iter().chain(queries).chain(batch(last)).collect();
+        let answers = own.answer(in_order(sent)).await?;
+        Ok(answers.into_iter().flatten().map(|rows| rows.into_iter().map(Row::Own).collect()).collect())
     }
 
     /// The types of a statement's parameters, as the server says.
@@ -350,6 +462,28 @@ impl<'a> Link<'a> {
             Way::Users(_) => {}
         }
     }
+}
+
+/// Something that was sent and waits for its answer: rows, or nothing where there are none to be had.
+type Sent<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Vec<tokio_postgres::Row>>, tokio_postgres::Error>> + Send + 'a>>;
+
+/// Waits for all answers. All are asked for in this order before the first is waited for. Of several errors the first counts:
+/// those after it only say that there was one.
+async fn in_order(mut sent: Vec<Sent<'_>>) -> Result<Vec<Option<Vec<tokio_postgres::Row>>>, tokio_postgres::Error> {
+    let mut answers: Vec<_> = sent.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut waiting = false;
+        for (call, answer) in sent.iter_mut().zip(answers.iter_mut()).filter(|(_, answer)| answer.is_none()) {
+            match call.as_mut().poll(context) {
+                Poll::Ready(ready) => *answer = Some(ready),
+                Poll::Pending => waiting = true,
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
 }
 
 pub(super) fn typed<'p>(parameters: &[Parameter<'p>], types: &[Type]) -> Vec<(Parameter<'p>, Type)> {

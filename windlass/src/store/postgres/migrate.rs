@@ -12,6 +12,7 @@ const STEPS: [&str; 1] = [concat!(
     include_str!("migrations/0001_jobs.sql"),
     include_str!("migrations/0001_places.sql"),
     include_str!("migrations/0001_records.sql"),
+    include_str!("migrations/0001_flow.sql"),
     include_str!("migrations/0001_view.sql"),
     include_str!("migrations/0001_marks.sql"),
     include_str!("migrations/0001_enqueue.sql"),

@@ -224,8 +224,21 @@ impl Movable for Mover {
     }
 
     async fn flow(&self) -> Result<Flow> {
-        // A store of this kind has no flow control.
-        Ok(Flow::default())
+        let controlled = async {
+            let mut using = self.connection().await?;
+            let rows = using.link()?.query(include_str!("sql/list_controlled.sql"), &[]).await?;
+            let is_controlled = |row: &&super::driver_row::Row| row.get::<_, Option<&str>>("control").is_some();
+            Ok::<_, Fault>(rows.iter().find(is_controlled).map(|row| row.get::<_, String>("name")))
+        };
+        match controlled.await.map_err(told("read the flow control"))? {
+            None => Ok(Flow::default()),
+            // What is known of its keys cannot be moved yet.
+            Some(queue) => {
+                let problem =
+                    format!("queue {queue} is controlled: a move takes no flow control along from PostgreSQL");
+                Err(Error::Conflict(problem))
+            }
+        }
     }
 
     async fn leave(&self, mark: &Mark) -> Result<()> {

@@ -83,7 +83,7 @@ impl Mover {
             let completed_by = completed_by.map(|(token, attempt)| (*token, attempt.worker.clone()));
             // A job that was requeued, or that others may wait for, is looked at when it ends.
             let slow = is_slow(job) || job.generation > 0 || job.firing.is_some() || job.workflow_id.is_some();
-            let note = Note { lane, slow, completed_by };
+            let note = Note { lane, slow, completed_by, strand: None };
             let (place, row) = narrow(&moved.entry, &note, inner.tokens());
             places[place].push(row);
         }
@@ -156,7 +156,7 @@ impl Mover {
     /// Writes the small records and the numbers, in place of those of an earlier time.
     pub(super) async fn write_records(&self, rest: &Rest) -> Result<(), Fault> {
         if let Some((queue, _)) = rest.flow.controls.first() {
-            let problem = format!("queue {queue} is controlled, and the target has no flow control");
+            let problem = format!("queue {queue} is controlled: a move takes no flow control along to PostgreSQL");
             return Err(Error::Conflict(problem).into());
         }
         let mut using = self.connection().await?;
@@ -178,7 +178,7 @@ impl Mover {
             link.execute(include_str!("moving/put_acts.sql"), &[&acts]).await?;
             put_samples(link, rest).await?;
             link.query(include_str!("moving/set_last_sequence.sql"), &[&rest.last_sequence.max(1)]).await?;
-            link.execute(include_str!("sql/put_pulse.sql"), &[&rest.at.as_micros(), &0_i64, &0_i64]).await?;
+            link.execute(include_str!("sql/put_pulse.sql"), &[&rest.at.as_micros(), &0_i64, &0_i64, &0_i64]).await?;
             Ok(())
         };
         let written = written.await;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::fault::{Fault, retrying};
+use super::lanes::Lane;
 use super::link::{Link, Parameter};
-use super::tokens::TokenKey;
+use super::tokens;
 use super::transaction::Transaction;
 use super::turns::Caller;
 use super::{Inner, job_rows};
@@ -51,23 +52,54 @@ impl Inner {
         settlements: &[Settlement],
     ) -> Result<(Vec<Option<Settled>>, Vec<Wake>), Fault> {
         let keys: Vec<LeaseKey> = settlements.iter().map(Settlement::key).collect();
-        let columns = SettleColumns::of(settlements, &self.leased(&keys), self.tokens());
-        let mut answers: Vec<Option<Settled>> = settlements.iter().map(|_| None).collect();
-        let mut hints = Vec::new();
-        if columns.seqs.is_empty() {
-            return Ok((answers, hints));
+        let leased = self.leased(&keys);
+        let mut settling = Settling { keys, answers: settlements.iter().map(|_| None).collect(), hints: Vec::new() };
+        let stored: Vec<Uuid> = settlements.iter().map(|one| self.tokens().stored(one.key().token)).collect();
+        let plain = SettleColumns::of(settlements, &leased, &stored, false);
+        if !plain.seqs.is_empty() {
+            self.settle_columns(link, &plain, &mut settling).await?;
         }
+        // Those that were claimed through gates leave notes.
+        if stored.iter().any(|stored| tokens::is_controlled(*stored)) {
+            let noted = SettleColumns::of(settlements, &leased, &stored, true);
+            if !noted.seqs.is_empty() {
+                self.settle_columns(link, &noted, &mut settling).await?;
+            }
+        }
+        Ok((settling.answers, settling.hints))
+    }
+
+    async fn settle_columns(
+        &self,
+        link: &Link<'_>,
+        columns: &SettleColumns<'_>,
+        settling: &mut Settling,
+    ) -> Result<(), Fault> {
+        let Settling { keys, answers, hints } = settling;
         let time = self.given_time();
         if columns.are_completions() {
-            let rows = link.query(include_str!("sql/complete.sql"), &columns.with_results(&time)).await?;
-            for seq in rows.iter().flat_map(|row| row.get::<_, Vec<i64>>("seqs")) {
-                let Some(place) = columns.place(seq) else { continue };
-                answers[place] = Some(Settled::Applied(State::Completed));
-                hints.push(Wake::Ended(keys[place].job));
+            let statement = match columns.noted {
+                false => include_str!("sql/complete.sql"),
+                true => include_str!("sql/complete_noted.sql"),
+            };
+            let rows = link.query(statement, &columns.with_results(&time)).await?;
+            for row in &rows {
+                for seq in row.get::<_, Vec<i64>>("seqs") {
+                    let Some(place) = columns.place(seq) else { continue };
+                    answers[place] = Some(Settled::Applied(State::Completed));
+                    hints.push(Wake::Ended(keys[place].job));
+                }
+                if columns.noted {
+                    self.hint_freed(row.get("lane"), hints);
+                }
             }
-            return Ok((answers, hints));
+            return Ok(());
         }
-        let rows = link.query(include_str!("sql/settle.sql"), &columns.with_kinds(&time)).await?;
+        let statement = match columns.noted {
+            false => include_str!("sql/settle.sql"),
+            true => include_str!("sql/settle_noted.sql"),
+        };
+        let rows = link.query(statement, &columns.with_kinds(&time)).await?;
         for row in &rows {
             let (seq, next, lane): (i64, i16, i32) = (row.get("seq"), row.get("next"), row.get("lane"));
             let next = u8::try_from(next).ok().and_then(State::from_number);
@@ -76,17 +108,39 @@ impl Inner {
             answers[place] = Some(Settled::Applied(next));
             if next.is_terminal() {
                 hints.push(Wake::Ended(keys[place].job));
+                if columns.noted {
+                    self.hint_freed(lane, hints);
+                }
             } else if let Some((queue, _)) = self.lanes.name(lane) {
                 hints.push(Wake::Scheduled(queue));
             }
         }
-        Ok((answers, hints))
+        Ok(())
     }
+
+    /// Hints that a slot of a controlled queue came free: once, whatever the number of slots.
+    pub(super) fn hint_freed(&self, lane: Lane, hints: &mut Vec<Wake>) {
+        if let Some((queue, _)) = self.lanes.name(lane) {
+            let hint = Wake::Scheduled(queue);
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        }
+    }
+}
+
+/// Settlements on their way: the leases, the answers so far, and the hints.
+struct Settling {
+    keys: Vec<LeaseKey>,
+    answers: Vec<Option<Settled>>,
+    hints: Vec<Wake>,
 }
 
 /// The settlements that one statement can write, a column for each field.
 #[derive(Default)]
 struct SettleColumns<'s> {
+    /// Whether these are of leases that were claimed through gates.
+    noted: bool,
     /// Sorted: all transactions lock leases in one order.
     seqs: Vec<i64>,
     /// Which settlement each is.
@@ -118,9 +172,10 @@ struct Kind<'s> {
 }
 
 impl<'s> SettleColumns<'s> {
-    /// Takes where the job of each settlement is, and whether its token fits.
-    fn of(settlements: &'s [Settlement], leased: &[(i64, bool)], tokens: &TokenKey) -> Self {
-        let mut columns = SettleColumns::default();
+    /// Takes where the job of each settlement is, whether its token fits, and what is stored of the token; only those whose ends
+    /// are `noted`, or the others.
+    fn of(settlements: &'s [Settlement], leased: &[(i64, bool)], stored: &[Uuid], noted: bool) -> Self {
+        let mut columns = SettleColumns { noted, ..SettleColumns::default() };
         let mut sorted: Vec<(i64, usize)> = leased.iter().enumerate().map(|(place, (seq, _))| (*seq, place)).collect();
         sorted.sort_unstable();
         let has_results = settlements.iter().any(|settlement| settlement.result().is_some());
@@ -134,11 +189,16 @@ impl<'s> SettleColumns<'s> {
             if !leased[*place].1 || repeated || !settlement.children().is_empty() {
                 continue;
             }
+            let stored = stored[*place];
+            // A hold is noted on the slow path; plain queues have nothing to hold.
+            if tokens::is_controlled(stored) != noted || noted && settlement.held().is_some() {
+                continue;
+            }
             let result = settlement.result().filter(|_| next == State::Completed);
             let result_type = result.and_then(|result| result.stored_content_type());
             columns.seqs.push(*seq);
             columns.places.push(*place);
-            columns.tokens.push(tokens.stored(settlement.key().token));
+            columns.tokens.push(stored);
             if has_results {
                 columns.results.push(result.map(|result| result.as_bytes().as_ref()));
                 columns.result_types.push(result_type);

@@ -10,9 +10,9 @@ use super::PostgresStore;
 use super::fault::retrying;
 use super::moving::Mover;
 use super::turns::Caller;
-use crate::error::{Error, Result};
-use crate::flow::{Change, ControlEdit, ControlRecord};
-use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, Settlement, Stale};
+use crate::error::Result;
+use crate::flow::{Change, ControlEdit, ControlRecord, KeyRecord};
+use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale};
 use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
@@ -51,7 +51,7 @@ impl Store for PostgresStore {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         self.inner.give_back_unheard().await;
-        retrying("claim jobs", || self.inner.claim(request)).await.map(Claims::from)
+        retrying("claim jobs", || self.inner.claim(request)).await
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
@@ -132,7 +132,7 @@ impl Store for PostgresStore {
 
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
         let Change::Pause(paused) = edit.change else {
-            return Err(Error::invalid("control", "a store of kind postgres has no flow control"));
+            return retrying("control a queue", || self.inner.control(edit, by)).await;
         };
         retrying("pause or resume a queue", || async {
             let mut tx = self.inner.transaction(Caller::Worker).await?;
@@ -140,7 +140,15 @@ impl Store for PostgresStore {
             tx.finish(set).await
         })
         .await?;
-        Ok(None)
+        self.controlled(&edit.queue).await
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        retrying("read the control of a queue", || self.inner.controlled(queue)).await
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        retrying("list keys", || self.inner.keys(query)).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {

@@ -1,4 +1,4 @@
-//! Lease tokens: 74 bits that nobody can guess, behind the sequence of each job.
+//! Lease tokens: 73 bits that nobody can guess, behind the sequence of each job.
 //!
 //! Drawing a token for each job in the server would cost a third of a claim, so only one secret is drawn and stored for
 //! all jobs of a claim. What a job's holder is given is that secret under a permutation that is keyed by the schema's own
@@ -18,9 +18,22 @@ const HALF: u64 = (1 << HALF_BITS) - 1;
 /// The bits of the version (4) and the variant (10) of a random UUID, which stay as they are.
 const VERSION: u128 = 0x4 << 76 | 0b10 << 62;
 
+/// The bit of what is stored that says whether jobs were claimed through gates, so that their ends are noted.
+const CONTROLLED: u128 = 1;
+
 /// Draws what is stored for the jobs of one claim.
 pub(super) fn draw() -> Uuid {
-    Uuid::from_u128(Uuid::new_v4().as_u128() & REST)
+    Uuid::from_u128(Uuid::new_v4().as_u128() & REST & !CONTROLLED)
+}
+
+/// Draws what is stored for the jobs of one claim from a controlled queue.
+pub(super) fn draw_controlled() -> Uuid {
+    Uuid::from_u128(Uuid::new_v4().as_u128() & REST | CONTROLLED)
+}
+
+/// Whether jobs with this stored part were claimed through gates.
+pub(super) fn is_controlled(stored: Uuid) -> bool {
+    stored.as_u128() & CONTROLLED != 0
 }
 
 /// The secret under which one schema's tokens are permuted.
@@ -94,6 +107,7 @@ mod tests {
             assert_eq!((sequence(token), key.stored(token)), (seq, drawn));
             assert_eq!(token.as_uuid().get_version_num(), 4);
             assert_eq!(token.as_uuid().get_variant(), uuid::Variant::RFC4122);
+            assert!(!is_controlled(drawn) && is_controlled(key.stored(key.token(seq, draw_controlled()))));
         }
         assert_ne!(draw(), draw());
     }

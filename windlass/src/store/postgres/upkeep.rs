@@ -50,6 +50,7 @@ impl Inner {
         if report.lifetimes > 0 {
             self.progress.look_by_lane_again();
         }
+        self.keep_gates().await?;
         Ok(report)
     }
 

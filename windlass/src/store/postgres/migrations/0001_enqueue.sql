@@ -2,7 +2,7 @@
 --     select windlass.enqueue('mail.welcome', '{"user": 7}', queue => 'mail', delay => '5 minutes');
 --     select windlass.enqueue('report', '{"user": 7}', idempotency_key => 'report-7', key_until => 'claimed');
 -- Gives the job's id, or that of the job that the idempotency key stands for. The key holds for 24 hours, or until its job is
--- 'claimed' for the first time, or has 'ended'.
+-- 'claimed' for the first time, or has 'ended'. flow_key is the key that the job counts under in a controlled queue.
 create function windlass.enqueue(
     job_type text,
     payload jsonb default 'null',
@@ -11,14 +11,15 @@ create function windlass.enqueue(
     delay interval default null,
     idempotency_key text default null,
     max_attempts int default 3,
-    key_until text default null
+    key_until text default null,
+    flow_key text default null
 ) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $enqueue$
 #variable_conflict use_variable
 declare
-    now_ bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    now_ bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint + (select p.skew from windlass.pulse p);
     delay_ bigint := nullif(greatest((extract(epoch from delay) * 1000000)::bigint, 0), 0);
     bytes bytea := convert_to(payload::text, 'UTF8');
     options jsonb := '{}';
@@ -54,6 +55,8 @@ begin
         raise exception 'invalid idempotency_key: must have 1 to 256 characters';
     elsif key_until not in ('claimed', 'ended') then
         raise exception 'invalid key_until: must be claimed or ended';
+    elsif flow_key = '' or char_length(flow_key) > 128 then
+        raise exception 'invalid flow_key: must have 1 to 128 characters';
     elsif key_until is not null and idempotency_key is null then
         raise exception 'invalid key_until: there is no idempotency_key';
     end if;
@@ -70,6 +73,9 @@ begin
     end if;
     if delay_ is not null then
         options := options || jsonb_build_object('run_at', jsonb_build_object('in', delay_));
+    end if;
+    if flow_key is not null then
+        options := options || jsonb_build_object('key', flow_key);
     end if;
     if idempotency_key is not null then
         options := options || jsonb_build_object('idempotency', jsonb_build_object(

@@ -1,10 +1,14 @@
 -- Jobs: one wide row each that is hardly ever written again, and one narrow row that moves from table to table.
 -- A job is PENDING in pending, DELAYED, SCHEDULED or RETRYING in ready, RUNNING in leased, ended in done.
 -- All times are microseconds since 1970.
+-- Claims of plain queues pass over a queue that is paused. halted: an operator paused it. A controlled queue is always paused:
+-- it is claimed from through its gates. control: what it has been told, as JSON.
 create table windlass.queue (
     queue int generated always as identity primary key,
     name text not null unique,
-    paused boolean not null default false
+    paused boolean not null default false,
+    halted boolean not null default false,
+    control text
 );
 -- A lane is a queue and a type: claims look only into the lanes they want. Programs remember its number, which is drawn at
 -- random: after a failover that lost a lane, the number never comes to stand for another.

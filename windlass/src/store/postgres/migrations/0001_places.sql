@@ -26,10 +26,12 @@ create table windlass.ready (
 -- it is alive.
 create index ready_claim on windlass.ready (lane, priority, due, (seq + 0));
 -- Most jobs were due when they were enqueued, and live for the standard seven days from then. Their lifetimes end in the
--- order in which they are due, lane by lane, which ready_claim knows: only other jobs need an index of deadlines.
-create index ready_deadline on windlass.ready (deadline) where deadline - due <> 604800000000;
+-- order in which they are due, lane by lane, which ready_claim knows: only other jobs need an index of deadlines, and those on
+-- strands, of which there may be many.
+create index ready_deadline on windlass.ready (deadline) where deadline - due <> 604800000000 or lane < 0;
 create index ready_later on windlass.ready (due) where state <> 2;
 
+-- strand: where the lease counts in a controlled queue; null in others.
 -- Of a token only the part is stored that the jobs of one claim have in common; a token begins with its job's sequence.
 create table windlass.leased (
     seq bigint primary key,
@@ -51,7 +53,8 @@ create table windlass.leased (
     failed_at bigint,
     failure text,
     worker text not null,
-    cancel text
+    cancel text,
+    strand int
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 create index leased_expiry on windlass.leased (expires_at);
 

@@ -23,7 +23,7 @@ select
     coalesce(r.failed_at, l.failed_at, w.failed_at, d.failed_at) as failed_at,
     coalesce(r.failure, l.failure, w.failure, d.failure) as failure,
     r.due, w.run_at, w.waits_all, w.waits_any,
-    coalesce(l.token, d.token) as token, coalesce(l.worker, d.worker) as worker, l.expires_at, l.cancel,
+    coalesce(l.token, d.token) as token, coalesce(l.worker, d.worker) as worker, l.expires_at, l.cancel, l.strand,
     d.completed_at, d.reason, d.result_type, d.result
 from windlass.job j
 left join windlass.ready r on r.seq >= j.seq and r.seq <= j.seq

@@ -20,7 +20,8 @@ cross join lateral (
     left join windlass.leased b on b.seq = r.seq
     left join windlass.pending c on c.seq = r.seq
     left join windlass.done d on d.seq = r.seq
-    where r.seq = j.seq and coalesce(a.lane, b.lane, c.lane, d.lane) <> j.lane
+    left join windlass.strand s on s.strand = a.lane
+    where r.seq = j.seq and coalesce(s.lane, a.lane, b.lane, c.lane, d.lane) <> j.lane
     union all
     select 'it waits for other things than its edges say'
     from windlass.pending w

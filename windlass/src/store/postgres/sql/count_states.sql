@@ -22,7 +22,7 @@ numbers as materialized (
     ) r
     group by r.lane, r.state
 )
-select q.name, q.paused, n.job_type, n.kind, n.count, (select now from clock) as now
+select q.name, q.halted as paused, n.job_type, n.kind, n.count, (select now from clock) as now
 from windlass.queue q
 left join (
     select l.queue, l.job_type, n.kind, sum(n.count)::bigint as count

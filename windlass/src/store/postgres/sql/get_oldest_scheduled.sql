@@ -1,7 +1,12 @@
--- Since when the longest-waiting SCHEDULED job of each queue waits. $1 the time, null for the server's. By ready_claim.
+-- Since when the longest-waiting SCHEDULED job of each queue waits. $1 the time, null for the server's. Of a controlled
+-- queue, what waits on the first thousand strands. By ready_claim.
 select q.name, min(r.due) as due
 from windlass.queue q
-join windlass.lane l on l.queue = q.queue
+cross join lateral (
+    select a.lane from windlass.lane a where a.queue = q.queue
+    union all
+    (select s.strand from windlass.strand s where s.queue = q.queue limit 1000)
+) l
 cross join generate_series(0, 4) as p(priority)
 cross join lateral (
     select r.due

@@ -10,7 +10,9 @@ select
     exists (
         select from windlass.leased
         where expires_at <= (select now from clock) and expires_at >= $9::bigint)
-    or exists (select from windlass.ready where deadline <= (select now from clock) and deadline - due <> 604800000000)
+    or exists (
+        select from windlass.ready
+        where deadline <= (select now from clock) and (deadline - due <> 604800000000 or lane < 0))
     or $8::boolean and exists (
         select from windlass.lane l
         cross join generate_series(0, 4) as p(priority)

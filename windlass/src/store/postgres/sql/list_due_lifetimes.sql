@@ -4,7 +4,7 @@
 -- By ready_deadline, ready_claim, pending_deadline and leased_expiry: a lease never outlives the lifetime.
 with r as (
     select seq, deadline from windlass.ready
-    where deadline <= $1::bigint and deadline - due <> 604800000000
+    where deadline <= $1::bigint and (deadline - due <> 604800000000 or lane < 0)
     order by deadline limit $2::bigint
     for update skip locked
 ),

@@ -1,8 +1,12 @@
 -- Jobs of a queue that can be claimed, in claim order. $1 the time; $2 queue; $3 priority, $4 position and $5 sequence after which; $6 how
--- many at most. By ready_claim.
+-- many at most. Of a controlled queue, what waits on the first ten thousand strands. By ready_claim.
 select r.seq, r.priority, r.due as at
 from windlass.queue q
-join windlass.lane l on l.queue = q.queue
+cross join lateral (
+    select a.lane from windlass.lane a where a.queue = q.queue
+    union all
+    (select s.strand from windlass.strand s where s.queue = q.queue limit 10000)
+) l
 cross join generate_series(0, 4) as p(priority)
 cross join lateral (
     select r.seq, r.priority, r.due

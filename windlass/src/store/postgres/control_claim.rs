@@ -1,0 +1,499 @@
+//! Claims from a controlled queue: one at a time for each queue, under the lock of its row.
+//!
+//! First without the lock: is there anything to do, and what stands at the door? Then the lock, and each with a snapshot of its
+//! own what ends of leases left behind, strands and gates, sent together. [`pick`] decides. Then the writes and the commit, sent
+//! together. So others wait for two round trips, and a claim sees what every claim before it did.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::Inner;
+use super::control_rows::{self, Board, GateRows, OPEN, StrandRow};
+use super::driver_row::Row;
+use super::fault::Fault;
+use super::job_rows::{self, JobColumns};
+use super::lanes::{Controlled, Lane};
+use super::link::{InRow, Link, Parameter};
+use super::tokens;
+use super::turns::Caller;
+use crate::flow::{Control, ControlRecord, Head, Picks, Strand, pick};
+use crate::job::{JobOptions, Lease, QueueName};
+use crate::store::answer::Claimed;
+use crate::store::request::ClaimRequest;
+use crate::time::Timestamp;
+
+/// How many jobs at the door a claim sorts beyond those it wants.
+pub(super) const SORTED: usize = 1000;
+/// How many open strands a claim looks at beyond the jobs it wants: of those with one turn the oldest job goes first.
+const OPEN_MORE: usize = 50;
+/// How many notes a claim takes in.
+pub(super) const NOTES_MAX: i64 = 1000;
+/// How many strands whose moment has come a claim looks at beyond those it wants.
+const LATER: usize = 500;
+/// How often a claim that found too little looks at further open strands.
+const ROUNDS_MAX: usize = 8;
+/// For how long after a change of control claims look for leases that plain claims, under way then, were granted.
+pub(super) const SWEPT_FOR: Duration = Duration::from_secs(10);
+/// How often a claim begins anew because the control changed meanwhile.
+const TRIES_MAX: usize = 5;
+
+/// What came through the gates.
+#[derive(Default)]
+pub(super) struct Through {
+    pub(super) jobs: Vec<Claimed>,
+    /// When time alone opens a gate.
+    pub(super) again_in: Option<Duration>,
+    /// How many jobs at the door were looked at.
+    pub(super) door: usize,
+}
+
+/// A job at the door.
+struct Arrival {
+    lane: Lane,
+    key: String,
+    head: Head,
+}
+
+/// A claim on its way through the gates.
+struct Passage<'r> {
+    queue: i32,
+    control: &'r Control,
+    request: &'r ClaimRequest,
+    /// How many jobs are wanted.
+    most: usize,
+    /// The lanes of the types that are wanted.
+    lanes: Vec<Lane>,
+    arrivals: Vec<Arrival>,
+    /// The keys to look at in any case: those at the door.
+    keys: Vec<String>,
+}
+
+fn small(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+impl Inner {
+    /// Claims at most this many jobs of a controlled queue, and sorts those at the door; `None` when the queue is not controlled
+    /// any more.
+    pub(super) async fn claim_through_gates(
+        &self,
+        queue: &QueueName,
+        most: usize,
+        sorted: usize,
+        request: &ClaimRequest,
+    ) -> Result<Option<Through>, Fault> {
+        for _ in 0..TRIES_MAX {
+            let Some(known) = self.lanes.controlled(queue) else { return Ok(None) };
+            if let Some(through) = self.pass(queue, &known, most, sorted, request).await? {
+                return Ok(Some(through));
+            }
+            let link = self.link(Caller::Worker).await?;
+            self.lanes.learn_queues(&link, &[queue.as_str()]).await?;
+        }
+        Ok(Some(Through::default()))
+    }
+
+    /// The same under the control that is known here; `None` when that has changed.
+    async fn pass(
+        &self,
+        queue: &QueueName,
+        known: &Controlled,
+        most: usize,
+        sorted: usize,
+        request: &ClaimRequest,
+    ) -> Result<Option<Through>, Fault> {
+        let control = known.control.as_ref();
+        let mut link = self.link(Caller::Worker).await?;
+        let lanes = self.lanes.of(queue, request.types.as_deref());
+        // Where keys are ordered, a job of another type may be first.
+        let doors = if control.ordered.is_some() { self.lanes.of(queue, None) } else { lanes.clone() };
+        let most_at_door = if control.has_strands() { most.saturating_add(sorted) } else { 1 };
+        let (time, oldest) = (self.given_time(), control.ordered.is_some());
+        let (claimable, door): ([Parameter<'_>; 3], [Parameter<'_>; 4]) =
+            ([&time, &known.queue, &lanes], [&time, &doors, &small(most_at_door), &oldest]);
+        let peeked = link
+            .query_in_row(&[
+                (include_str!("sql/has_claimable.sql"), &claimable),
+                (include_str!("sql/list_door.sql"), &door),
+            ])
+            .await?;
+        let row = peeked[0].first().ok_or_else(|| job_rows::corrupt("no answer"))?;
+        if !row.get::<_, bool>("claimable") && peeked[1].is_empty() {
+            let now = job_rows::time(row.get("now"));
+            let next = row.get::<_, Option<i64>>("next").map(|next| job_rows::time(next).since(now));
+            return Ok(Some(Through { again_in: next, ..Through::default() }));
+        }
+        if most == 0 && peeked[1].len() < sorted {
+            // Nothing is wanted, and what stands at the door is left to claims.
+            return Ok(Some(Through { door: peeked[1].len(), ..Through::default() }));
+        }
+        let mut passage =
+            Passage { queue: known.queue, control, request, most, lanes, arrivals: Vec::new(), keys: Vec::new() };
+        passage.meet(&peeked[1])?;
+        let door = peeked[1].len();
+        let passed = self.pass_under_lock(&mut link, &passage).await;
+        match passed {
+            Ok(Some((jobs, again_in))) => Ok(Some(Through { jobs, again_in, door })),
+            Ok(None) => {
+                link.roll_back().await;
+                Ok(None)
+            }
+            Err(fault) => {
+                link.roll_back().await;
+                Err(if fault.is_lock_timeout() { Fault::Overtaken } else { fault })
+            }
+        }
+    }
+
+    async fn pass_under_lock(
+        &self,
+        link: &mut Link<'static>,
+        passage: &Passage<'_>,
+    ) -> Result<Option<(Vec<Claimed>, Option<Duration>)>, Fault> {
+        let Some((mut board, door, record)) = self.look(link, passage).await? else { return Ok(None) };
+        let now = board.gates.now;
+        let is_new = now.since(record.updated_at) < SWEPT_FOR && !board.halted;
+        if is_new && self.sweep(link, passage.queue, &record.control, false).await? > 0 {
+            board = self.look_again(link, passage).await?;
+        }
+        let held: Vec<&Arrival> =
+            passage.arrivals.iter().filter(|arrival| door.contains(&arrival.head.sequence)).collect();
+        let mut at_door: HashMap<(&str, Lane), Vec<Head>> = HashMap::new();
+        for arrival in &held {
+            at_door.entry((&arrival.key, arrival.lane)).or_default().push(arrival.head);
+        }
+        let (picks, strands, places) = self.pick(link, passage, &mut board, &at_door).await?;
+        let again_in = again_at(passage.control, &board.gates, &picks).map(|at| at.since(now));
+        let rows: HashMap<(&str, Lane), &StrandRow> =
+            board.rows.iter().map(|row| ((row.key.as_str(), row.lane), row)).collect();
+        let taken: HashSet<i64> = picks.taken.iter().map(|(_, head)| head.sequence).collect();
+        let sorted = held.iter().filter(|arrival| !taken.contains(&arrival.head.sequence)).filter_map(|arrival| {
+            let row = rows.get(&(arrival.key.as_str(), arrival.lane))?;
+            Some((arrival.head.sequence, row.strand))
+        });
+        let sorted: (Vec<i64>, Vec<i32>) = sorted.unzip();
+        let jobs = self.write(link, passage, &board, &picks, (&strands, &places), &sorted).await?;
+        Ok(Some((jobs, again_in)))
+    }
+
+    /// Takes the lock and looks: at the strands, at which jobs still stand at the door, and at what the queue has been told. `None`
+    /// when that is not what was known, or the queue is paused.
+    async fn look(
+        &self,
+        link: &mut Link<'static>,
+        passage: &Passage<'_>,
+    ) -> Result<Option<(Board, HashSet<i64>, ControlRecord)>, Fault> {
+        let (queue, time) = (passage.queue, self.given_time());
+        let (keys, lanes): (Vec<&str>, Vec<Lane>) = passage.strands().into_iter().unzip();
+        let seqs: Vec<i64> = passage.arrivals.iter().map(|arrival| arrival.head.sequence).collect();
+        let reading = Reading::of(passage, 0);
+        let (lock, fold): ([Parameter<'_>; 1], [Parameter<'_>; 2]) = ([&queue], [&queue, &NOTES_MAX]);
+        let (strands, door): ([Parameter<'_>; 3], [Parameter<'_>; 1]) = ([&queue, &keys, &lanes], [&seqs]);
+        let (read, gates): ([Parameter<'_>; 10], [Parameter<'_>; 2]) = (reading.parameters(&time), [&time, &queue]);
+        let answers = link
+            .begin_with(&[
+                (include_str!("sql/lock_queue.sql"), &lock),
+                (include_str!("sql/fold_notes.sql"), &fold),
+                (include_str!("sql/add_strand.sql"), &strands),
+                (include_str!("sql/list_at_door.sql"), &door),
+                (include_str!("sql/list_strands.sql"), &read),
+                // Last, so that all that was found was due by then.
+                (include_str!("sql/list_gates.sql"), &gates),
+            ])
+            .await?;
+        let Some(row) = answers[0].first() else { return Ok(None) };
+        let Some(text) = row.get::<_, Option<&str>>("control") else { return Ok(None) };
+        let record: ControlRecord = serde_json::from_str(text)?;
+        if record.control != *passage.control {
+            return Ok(None);
+        }
+        let door = answers[3].iter().map(|row| row.get("seq")).collect();
+        let halted = row.get("halted");
+        let mut board = Board { halted, gates: GateRows::read(&answers[5]), rows: Vec::new() };
+        if !halted {
+            self.learn_strands(link, &answers[4]).await?;
+            board.add(&answers[4])?;
+        }
+        Ok(Some((board, door, record)))
+    }
+
+    async fn learn_strands(&self, link: &Link<'_>, rows: &[Row]) -> Result<(), Fault> {
+        let lanes: Vec<Lane> = rows.iter().map(|row| row.get("lane")).filter(|lane| *lane != 0).collect();
+        self.lanes.learn_lanes(link, &lanes).await
+    }
+
+    async fn look_again(&self, link: &Link<'static>, passage: &Passage<'_>) -> Result<Board, Fault> {
+        let time = self.given_time();
+        let reading = Reading::of(passage, 0);
+        let rows = link.query(include_str!("sql/list_strands.sql"), &reading.parameters(&time)).await?;
+        let gates = link.query(include_str!("sql/list_gates.sql"), &[&time, &passage.queue]).await?;
+        self.learn_strands(link, &rows).await?;
+        let mut board = Board { halted: false, gates: GateRows::read(&gates), rows: Vec::new() };
+        board.add(&rows)?;
+        Ok(board)
+    }
+
+    /// Picks, and looks at more where what was looked at does not say enough.
+    async fn pick(
+        &self,
+        link: &Link<'static>,
+        passage: &Passage<'_>,
+        board: &mut Board,
+        door: &HashMap<(&str, Lane), Vec<Head>>,
+    ) -> Result<(Picks, Vec<Strand>, Vec<usize>), Fault> {
+        let (now, time) = (board.gates.now, self.given_time());
+        let mut rounds = 0;
+        loop {
+            let (gates, strands, places) = board.handed(passage.control, &self.lanes, &passage.lanes, door);
+            let picks = pick(passage.control, &gates, &strands, passage.most, now);
+            if !picks.short.is_empty() {
+                let short: Vec<usize> = picks.short.iter().map(|strand| places[*strand]).collect();
+                self.read_heads(link, passage.control, board, &short).await?;
+                continue;
+            }
+            let opened = passage.lanes.iter().any(|lane| {
+                let is_open = |row: &&StrandRow| row.lane == *lane && row.kept.look == OPEN;
+                board.rows.iter().filter(is_open).count() >= passage.open_max() * (rounds + 1)
+            });
+            rounds += 1;
+            if picks.taken.len() < passage.most && opened && rounds < ROUNDS_MAX {
+                let reading = Reading::of(passage, rounds * passage.open_max());
+                let rows = link.query(include_str!("sql/list_strands.sql"), &reading.parameters(&time)).await?;
+                self.learn_strands(link, &rows).await?;
+                if board.add(&rows)? {
+                    continue;
+                }
+            }
+            return Ok((picks, strands, places));
+        }
+    }
+
+    /// Reads more of the first jobs of these strands.
+    async fn read_heads(
+        &self,
+        link: &Link<'static>,
+        control: &Control,
+        board: &mut Board,
+        places: &[usize],
+    ) -> Result<(), Fault> {
+        let most = places.iter().map(|place| board.rows[*place].most()).max().unwrap_or(1).saturating_mul(8);
+        let lanes: Vec<Lane> = places.iter().map(|place| board.rows[*place].stands_in(control)).collect();
+        let parameters: [Parameter<'_>; 3] = [&board.gates.now.as_micros(), &lanes, &small(most)];
+        let rows = link.query(include_str!("sql/list_heads.sql"), &parameters).await?;
+        let mut heads: HashMap<Lane, Vec<Head>> = HashMap::new();
+        for row in &rows {
+            let head = control_rows::head(row.get("seq"), row.get("priority"), row.get("due"), false)?;
+            heads.entry(row.get("lane")).or_default().push(head);
+        }
+        for (place, lane) in places.iter().zip(lanes) {
+            board.rows[*place].put_heads(heads.remove(&lane).unwrap_or_default(), most);
+        }
+        Ok(())
+    }
+
+    /// Writes what was picked and what became of strands and gates, and commits.
+    async fn write(
+        &self,
+        link: &mut Link<'static>,
+        passage: &Passage<'_>,
+        board: &Board,
+        picks: &Picks,
+        (strands, places): (&[Strand], &[usize]),
+        (sorted, onto): &(Vec<i64>, Vec<i32>),
+    ) -> Result<Vec<Claimed>, Fault> {
+        let request = passage.request;
+        let (queue, now, worker) = (passage.queue, board.gates.now.as_micros(), request.worker.as_str());
+        let lease_time = request.lease_time.map(job_rows::micros);
+        let seqs: Vec<i64> = picks.taken.iter().map(|(_, head)| head.sequence).collect();
+        let ids: Vec<i32> = picks.taken.iter().map(|(strand, _)| strand_id(&strands[*strand])).collect();
+        let lanes: Vec<Lane> = picks.taken.iter().map(|(strand, _)| board.rows[places[*strand]].lane).collect();
+        let common = tokens::draw_controlled();
+        let changed = StrandColumns::of(board.changed(passage.control, picks, places));
+        let gates = GateColumns::of(board.changed_gates(picks, &self.lanes));
+        let sort: [Parameter<'_>; 2] = [sorted, onto];
+        let take: [Parameter<'_>; 8] = [&now, &worker, &lease_time, &seqs, &ids, &lanes, &common, &queue];
+        let (strand_columns, gate_columns) = (changed.parameters(), gates.parameters(&queue));
+        let mut statements: Vec<InRow<'_>> = vec![(include_str!("sql/claim_picked.sql"), &take)];
+        if !sorted.is_empty() && passage.control.has_strands() {
+            statements.push((include_str!("sql/sort_ready.sql"), &sort));
+        }
+        if !changed.strands.is_empty() {
+            statements.push((include_str!("sql/put_strand.sql"), &strand_columns));
+        }
+        if !gates.lanes.is_empty() {
+            statements.push((include_str!("sql/put_gate.sql"), &gate_columns));
+        }
+        if seqs.is_empty() {
+            statements.remove(0);
+            link.commit_with(&statements).await?;
+            return Ok(Vec::new());
+        }
+        let on_its_way = self.unheard.begin(common);
+        let written = link.commit_with(&statements).await;
+        if written.as_ref().err().is_none_or(Fault::is_certain) {
+            on_its_way.arrived();
+        }
+        let rows = written?.swap_remove(0);
+        let places: HashMap<i64, usize> = seqs.into_iter().zip(0..).collect();
+        let mut jobs = Vec::with_capacity(rows.len());
+        let Some(columns) = rows.first().map(JobColumns::of) else { return Ok(Vec::new()) };
+        for row in &rows {
+            let (seq, job) = job_rows::claimed(row, &columns, &self.lanes, &request.worker)?;
+            let lease = Lease::granted(&job, self.tokens().token(seq, common));
+            let expires_in = job.lease.as_ref().map_or(Duration::ZERO, |lease| lease.expires_at.since(job.updated_at));
+            jobs.push((places.get(&seq).copied(), Claimed { job, lease, expires_in }));
+        }
+        jobs.sort_by_key(|(place, _)| *place);
+        Ok(jobs.into_iter().map(|(_, job)| job).collect())
+    }
+}
+
+fn strand_id(strand: &Strand) -> i32 {
+    i32::try_from(strand.id).unwrap_or_default()
+}
+
+/// When to ask again: while the queue lets nothing through, what it says counts; otherwise also what was not looked at.
+fn again_at(control: &Control, gates: &GateRows, picks: &Picks) -> Option<Timestamp> {
+    match picks.gates.queue.room(&control.of_queue(), gates.now).starts {
+        0 => picks.again_at,
+        _ => picks.again_at.into_iter().chain(gates.next).min(),
+    }
+}
+
+impl Passage<'_> {
+    /// Meets the jobs at the door.
+    fn meet(&mut self, rows: &[Row]) -> Result<(), Fault> {
+        if !self.control.has_strands() {
+            // All wait at the door, and are read there.
+            self.keys.push(String::new());
+            return Ok(());
+        }
+        for row in rows {
+            let key = row.get::<_, Option<&str>>("options").and_then(JobOptions::key_in);
+            let key = self.control.key_of(key.as_deref()).to_owned();
+            let head = control_rows::head(row.get("seq"), row.get("priority"), row.get("due"), true)?;
+            self.arrivals.push(Arrival { lane: row.get("lane"), key, head });
+        }
+        let keys: HashSet<&String> = self.arrivals.iter().map(|arrival| &arrival.key).collect();
+        self.keys = keys.into_iter().cloned().collect();
+        Ok(())
+    }
+
+    /// How many open strands of a lane are looked at together.
+    fn open_max(&self) -> usize {
+        if self.most == 0 { 0 } else { self.most.saturating_add(OPEN_MORE) }
+    }
+
+    /// The strands that there must be: of those at the door, or one for each lane.
+    fn strands(&self) -> Vec<(&str, Lane)> {
+        if !self.control.has_strands() {
+            return self.lanes.iter().map(|lane| ("", *lane)).collect();
+        }
+        let strands: HashSet<(&str, Lane)> =
+            self.arrivals.iter().map(|arrival| (arrival.key.as_str(), arrival.lane)).collect();
+        strands.into_iter().collect()
+    }
+}
+
+/// Which strands are read.
+struct Reading<'p> {
+    queue: i32,
+    lanes: &'p [Lane],
+    most: i32,
+    from: i32,
+    later: i32,
+    keys: &'p [String],
+    on_strands: bool,
+    heads: i32,
+    ordered: bool,
+}
+
+impl<'p> Reading<'p> {
+    /// Those that a claim looks at first, or the open ones after so many.
+    fn of(passage: &'p Passage<'_>, from: usize) -> Self {
+        let is_first = from == 0;
+        let on_strands = passage.control.has_strands();
+        Reading {
+            queue: passage.queue,
+            lanes: &passage.lanes,
+            // Where keys make no difference, there is one strand for each lane, and it is asked for by its key.
+            most: if on_strands { small(passage.open_max()) } else { 0 },
+            from: small(from),
+            later: if is_first && on_strands { small(passage.most.saturating_add(LATER)) } else { 0 },
+            keys: if is_first { &passage.keys } else { &[] },
+            on_strands,
+            heads: if on_strands { 2 } else { small(passage.most.max(1)) },
+            ordered: passage.control.ordered.is_some(),
+        }
+    }
+
+    fn parameters<'a>(&'a self, time: &'a Option<i64>) -> [Parameter<'a>; 10] {
+        let Reading { queue, lanes, most, from, later, keys, on_strands, heads, ordered } = self;
+        [time, queue, lanes, most, from, later, keys, on_strands, heads, ordered]
+    }
+}
+
+/// Strands to be written, a column for each field.
+#[derive(Default)]
+struct StrandColumns {
+    strands: Vec<i32>,
+    looks: Vec<i64>,
+    levels: Vec<i16>,
+    classes: Vec<i16>,
+    turns: Vec<i64>,
+    running: Vec<i32>,
+    tats: Vec<i64>,
+    held: Vec<Option<i64>>,
+    owners: Vec<Option<i64>>,
+}
+
+impl StrandColumns {
+    fn of(changed: Vec<(i32, control_rows::Kept)>) -> Self {
+        let mut columns = StrandColumns::default();
+        for (strand, kept) in changed {
+            columns.strands.push(strand);
+            columns.looks.push(kept.look);
+            columns.levels.push(kept.level);
+            columns.classes.push(kept.class);
+            columns.turns.push(kept.turn);
+            columns.running.push(kept.running);
+            columns.tats.push(kept.tat);
+            columns.held.push(kept.held_until);
+            columns.owners.push(kept.owner);
+        }
+        columns
+    }
+
+    fn parameters(&self) -> [Parameter<'_>; 9] {
+        let StrandColumns { strands, looks, levels, classes, turns, running, tats, held, owners } = self;
+        [strands, looks, levels, classes, turns, running, tats, held, owners]
+    }
+}
+
+/// Gates to be written, a column for each field.
+#[derive(Default)]
+pub(super) struct GateColumns {
+    pub(super) lanes: Vec<Lane>,
+    running: Vec<i32>,
+    tats: Vec<i64>,
+    held: Vec<Option<i64>>,
+    turns: Vec<i64>,
+}
+
+impl GateColumns {
+    pub(super) fn of(changed: Vec<(Lane, crate::flow::Gate)>) -> Self {
+        let mut columns = GateColumns::default();
+        for (lane, gate) in changed {
+            columns.lanes.push(lane);
+            columns.running.push(i32::try_from(gate.running).unwrap_or(i32::MAX));
+            columns.tats.push(gate.tat);
+            columns.held.push(gate.held_until.map(Timestamp::as_micros));
+            columns.turns.push(gate.turn);
+        }
+        columns
+    }
+
+    pub(super) fn parameters<'a>(&'a self, queue: &'a i32) -> [Parameter<'a>; 6] {
+        [queue, &self.lanes, &self.running, &self.tats, &self.held, &self.turns]
+    }
+}

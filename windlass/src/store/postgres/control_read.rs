@@ -1,0 +1,174 @@
+//! Keys and gates as people see them: lists of keys, and why a job may not start. Nothing is held; what was noted and not taken in
+//! by a claim does not count as running.
+
+use super::Inner;
+use super::control_rows::{GateRows, owner_of};
+use super::driver_row::Row;
+use super::fault::Fault;
+use super::job_rows;
+use super::lanes::Lane;
+use super::link::{Link, Parameter};
+use super::turns::Caller;
+use crate::error::Error;
+use crate::flow::{Control, ControlRecord, Gate, KeyRecord, Limit, Owner, blocked};
+use crate::job::{JobId, JobRecord, Why};
+use crate::store::answer::Page;
+use crate::store::request::{Cursor, KeyQuery, PAGE_MAX};
+use crate::time::Timestamp;
+
+/// How many waiting jobs of a strand are counted.
+const WAITING_MAX: i64 = 10_000;
+/// How many keys are looked at together, and in all for one page.
+const CHUNK: i64 = 500;
+const LOOKED_MAX: usize = 20;
+
+/// A key as its strands say.
+pub(super) struct KnownKey {
+    key: String,
+    gate: Gate,
+    waiting: u64,
+    /// What became of the job that it was started with.
+    owner: Option<(Owner, JobId)>,
+    turn: i64,
+    now: Timestamp,
+}
+
+impl KnownKey {
+    fn of(row: &Row) -> Result<Self, Fault> {
+        let limits: Option<&str> = row.get("limits");
+        let limit: Option<Limit> = limits.map(serde_json::from_str).transpose()?;
+        let id = row.get::<_, Option<uuid::Uuid>>("owner_id").map(JobId::from_uuid);
+        let gate = Gate {
+            tat: row.get("tat"),
+            held_until: row.get::<_, Option<i64>>("held_until").map(job_rows::time),
+            owner: row.get("owner"),
+            limit,
+            ..Gate::default()
+        };
+        Ok(KnownKey {
+            key: row.get("key"),
+            gate,
+            waiting: 0,
+            owner: id.map(|id| (owner_of(row.get("owner_state")), id)),
+            turn: row.get("turn"),
+            now: job_rows::time(row.get("now")),
+        })
+    }
+
+    fn add(&mut self, row: &Row) {
+        self.gate.running += u32::try_from(row.get::<_, i32>("running")).unwrap_or_default();
+        self.waiting += u64::try_from(row.get::<_, i64>("waiting")).unwrap_or_default();
+        self.turn = self.turn.max(row.get("turn"));
+    }
+
+    /// Its gate, with its turn where keys take turns.
+    pub(super) fn gate(self, control: &Control) -> Gate {
+        Gate { turn: if control.fair { self.turn } else { 0 }, ..self.gate }
+    }
+}
+
+impl Inner {
+    /// Keys of a queue after one, by name.
+    pub(super) async fn keys_known(
+        &self,
+        link: &Link<'_>,
+        queue: i32,
+        after: &str,
+        only: Option<&str>,
+        most: i64,
+    ) -> Result<Vec<KnownKey>, Fault> {
+        let time = self.given_time();
+        let parameters: [Parameter<'_>; 6] = [&time, &queue, &after, &only, &most, &WAITING_MAX];
+        let rows = link.query(include_str!("sql/list_keys.sql"), &parameters).await?;
+        let mut known: Vec<KnownKey> = Vec::new();
+        for row in &rows {
+            if known.last().is_none_or(|last| last.key != row.get::<_, &str>("key")) {
+                known.push(KnownKey::of(row)?);
+            }
+            if let Some(last) = known.last_mut() {
+                last.add(row);
+            }
+        }
+        Ok(known)
+    }
+
+    async fn control_of(&self, link: &Link<'_>, queue: &str) -> Result<Option<(i32, Control)>, Fault> {
+        let rows = link.query(include_str!("sql/get_control.sql"), &[&queue]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let Some(text) = row.get::<_, Option<&str>>("control") else { return Ok(None) };
+        let record: ControlRecord = serde_json::from_str(text)?;
+        Ok(Some((row.get("queue"), record.control)))
+    }
+
+    pub(super) async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>, Fault> {
+        let link = self.link(Caller::Reader).await?;
+        let Some((queue, control)) = self.control_of(&link, query.queue.as_str()).await? else {
+            return Err(Error::not_found("control of queue", query.queue.as_str()).into());
+        };
+        // No text of PostgreSQL can hold NUL, and neither can a key.
+        let asked = query.key.iter().chain(query.after.iter().map(|after| &after.0));
+        if asked.into_iter().any(|text| text.contains('\0')) {
+            return Ok(Page { items: Vec::new(), next: None });
+        }
+        let limit = query.limit.clamp(1, PAGE_MAX);
+        let mut after = query.after.as_ref().map_or(String::new(), |after| after.0.clone());
+        let mut items = Vec::new();
+        for _ in 0..LOOKED_MAX {
+            let known = self.keys_known(&link, queue, &after, query.key.as_deref(), CHUNK).await?;
+            let is_last = known.len() < usize::try_from(CHUNK).unwrap_or(usize::MAX);
+            for KnownKey { key, gate, waiting, owner, now, .. } in known {
+                after = key;
+                if waiting == 0 && gate.running == 0 && gate.is_blank(now) {
+                    continue;
+                }
+                let record = KeyRecord::of(&control, &after, &gate, owner, waiting, now);
+                if query.blocked && !record.state.is_blocked() {
+                    continue;
+                }
+                items.push(record);
+                if items.len() == limit {
+                    return Ok(Page { items, next: Some(Cursor(after)) });
+                }
+            }
+            if is_last {
+                return Ok(Page { items, next: None });
+            }
+        }
+        Ok(Page { items, next: Some(Cursor(after)) })
+    }
+
+    /// The gates that let nothing of a job through.
+    pub(super) async fn blocked(&self, link: &Link<'_>, job: &JobRecord, now: Timestamp) -> Result<Vec<Why>, Fault> {
+        let Some((queue, control)) = self.control_of(link, job.spec.queue.as_str()).await? else {
+            return Ok(Vec::new());
+        };
+        let rows = link.query(include_str!("sql/list_gates.sql"), &[&Some(now.as_micros()), &queue]).await?;
+        let mut stored = GateRows::read(&rows);
+        for (lane, freed) in self.noted(link, queue).await? {
+            if let Some(gate) = stored.types.get_mut(&lane) {
+                gate.running = gate.running.saturating_sub(freed);
+            }
+        }
+        stored.queue.running = stored.types.values().map(|gate| gate.running).sum();
+        let lanes: Vec<Lane> = stored.types.keys().copied().collect();
+        self.lanes.learn_lanes(link, &lanes).await?;
+        let mut gates = stored.gates(&self.lanes);
+        let key = control.key_of(job.spec.options.key.as_deref());
+        let mut owner = None;
+        if !key.is_empty() {
+            let known = self.keys_known(link, queue, "", Some(key), 1).await?;
+            if let Some(known) = known.into_iter().next() {
+                owner = known.owner.filter(|(_, id)| *id != job.id);
+                gates.keys.insert(key.to_owned(), known.gate(&control));
+            }
+        }
+        Ok(blocked(&control, &gates, owner, job, now))
+    }
+
+    /// How many leases of each lane have ended without a claim having taken that in.
+    async fn noted(&self, link: &Link<'_>, queue: i32) -> Result<Vec<(Lane, u32)>, Fault> {
+        let rows = link.query(include_str!("sql/count_noted.sql"), &[&queue]).await?;
+        let count = |row: &Row| u32::try_from(row.get::<_, i64>("count")).unwrap_or_default();
+        Ok(rows.iter().map(|row| (row.get("lane"), count(row))).collect())
+    }
+}

@@ -1,0 +1,214 @@
+//! Flow control on a shared PostgreSQL server: claimers of several processes, claims that are given up, settlements that are sent
+//! twice, users' transactions. "Another process" is another store on the same schema.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::{Client, NoTls};
+use windlass::flow::{Change, Control, ControlEdit, Limit};
+use windlass::job::{Limits, WorkerId};
+use windlass::store::{
+    ClaimRequest, Claimed, Filter, KeyQuery, PostgresOptions, PostgresStore, Settled, Store, Upkeep,
+};
+use windlass::workflow::Submission;
+use windlass::{Failure, NewJob, Payload, Policies, QueueName, State};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long rough claimers run.
+const ROUGH: Duration = Duration::from_secs(6);
+
+fn url() -> String {
+    std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database")
+}
+
+fn new_schema() -> String {
+    format!("flow_{}", uuid::Uuid::new_v4().simple())
+}
+
+async fn open(schema: &str) -> Arc<PostgresStore> {
+    let options = PostgresOptions::new(&url()).and_then(|options| options.schema(schema)).expect("valid options");
+    Arc::new(PostgresStore::with(options).await.expect("the test database should be there"))
+}
+
+/// A connection of the user's own.
+async fn client() -> Client {
+    let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("the test database");
+    tokio::spawn(connection);
+    client
+}
+
+fn job() -> NewJob {
+    NewJob::new("test", Payload::default())
+}
+
+fn batch(jobs: impl Iterator<Item = NewJob>) -> Submission {
+    let checked = jobs.map(|job| job.check(&Limits::default(), &Policies::default()).expect("a valid job"));
+    Submission::new(checked.collect()).expect("a valid batch")
+}
+
+async fn claim(store: &PostgresStore, limit: usize) -> Vec<Claimed> {
+    let worker = WorkerId::new("w").expect("a name");
+    store.claim(&ClaimRequest::new(worker, QueueName::default(), limit)).await.expect("claim").jobs
+}
+
+async fn control(store: &PostgresStore, control: Control) {
+    let put = Change::Put { control, version: None, from_code: false };
+    store.control(&ControlEdit::new(QueueName::default(), put), None).await.expect("control");
+}
+
+async fn assert_sound(store: &PostgresStore) {
+    assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
+}
+
+/// What of each key and of the whole queue runs, as one snapshot has it.
+async fn running(client: &Client, schema: &str) -> HashMap<String, i64> {
+    let text = format!(
+        "select coalesce(j.options::json ->> 'key', ''), count(*) from {schema}.leased l join {schema}.job j using (seq) group by 1"
+    );
+    let rows = client.query(&text, &[]).await.expect("leases");
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap_or_default() % most
+    }
+}
+
+/// Claims and settles until told to stop: some claims are given up before their answer, some settlements are sent twice, some
+/// jobs are given back or fail.
+async fn claim_roughly(store: Arc<PostgresStore>, seed: u64, stop: Arc<AtomicBool>) -> usize {
+    let mut random = Random(seed * 2 + 1);
+    let mut done = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let request = ClaimRequest {
+            lease_time: Some(Duration::from_secs(3)),
+            ..ClaimRequest::new(
+                WorkerId::new(format!("w{seed}")).expect("a name"),
+                QueueName::default(),
+                1 + random.below(11),
+            )
+        };
+        let claim = tokio::time::timeout(
+            if random.below(20) == 0 { Duration::from_micros(100 + random.below(4000) as u64) } else { DEADLINE },
+            store.claim(&request),
+        );
+        let Ok(Ok(claims)) = claim.await else { continue };
+        let mut settlements = Vec::new();
+        for Claimed { lease, .. } in claims {
+            settlements.push(match random.below(12) {
+                0 => lease.release(),
+                1 => lease.fail(Failure::temporary("again"), &mut || 0.0),
+                2 => lease.snooze(Duration::from_millis(5)),
+                _ => {
+                    done += 1;
+                    lease.complete(None)
+                }
+            });
+        }
+        for _ in 0..1 + usize::from(random.below(5) == 0) {
+            store.settle(&settlements).await.expect("settled");
+        }
+    }
+    done
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k2_rough_claimers_of_three_processes_never_exceed_a_limit_and_leak_nothing() {
+    let schema = new_schema();
+    let first = open(&schema).await;
+    control(&first, Control::new().running(8).each_key(Limit::running(3)).fair()).await;
+    let stores = [Arc::clone(&first), open(&schema).await, open(&schema).await];
+    let stop = Arc::new(AtomicBool::new(false));
+    let claimers: Vec<_> = (0..6)
+        .map(|number| tokio::spawn(claim_roughly(Arc::clone(&stores[number % 3]), number as u64, Arc::clone(&stop))))
+        .collect();
+    let watch = client().await;
+    let until = Instant::now() + ROUGH;
+    let mut round = 0;
+    while Instant::now() < until {
+        let keys = if round % 2 == 0 { 40 } else { 4 };
+        let jobs = (0..40).map(|number| job().key(format!("k{}", number % keys)).max_attempts(50));
+        first.insert(batch(jobs)).await.expect("a batch");
+        for _ in 0..10 {
+            let running = running(&watch, &schema).await;
+            assert!(running.values().all(|count| *count <= 3), "{running:?}");
+            assert!(running.values().sum::<i64>() <= 8, "{running:?}");
+        }
+        first.upkeep(&Upkeep::default()).await.expect("upkeep");
+        round += 1;
+    }
+    stop.store(true, Ordering::SeqCst);
+    let mut done = 0;
+    for claimer in claimers {
+        done += claimer.await.expect("a claimer");
+    }
+    assert!(done > 20, "only {done} jobs were completed");
+    // What was granted to claims that were given up comes back when its lease ends.
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        first.upkeep(&Upkeep::default()).await.expect("upkeep");
+        let left = claim(&first, 100).await;
+        let settlements: Vec<_> = left.into_iter().map(|one| one.lease.complete(None)).collect();
+        first.settle(&settlements).await.expect("settled");
+        let filter = Filter {
+            states: vec![State::Running, State::Scheduled, State::Retrying, State::Delayed],
+            ..Filter::default()
+        };
+        if first.count(&filter, 10, 100_000).await.expect("a count").count == 0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "something is left: {:?}", running(&watch, &schema).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_sound(&first).await;
+    let keys = first.keys(&KeyQuery::new(QueueName::default())).await.expect("keys").items;
+    assert!(keys.is_empty(), "at rest nothing is counted: {keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k3_a_slot_is_free_when_the_users_transaction_commits() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    control(&store, Control::new().running(1).each_key(Limit::running(1))).await;
+    store.insert(batch((0..3).map(|_| job().key("a")))).await.expect("a batch");
+    let mut held = claim(&store, 5).await;
+    assert_eq!(held.len(), 1);
+    let settlement = held.remove(0).lease.complete(None);
+    let mut users = client().await;
+    let transaction = users.transaction().await.expect("a transaction");
+    let settled = store.settle_in_tx(&transaction, &settlement).await.expect("settled");
+    assert!(matches!(settled, Settled::Applied(State::Completed)), "{settled:?}");
+    assert!(claim(&store, 5).await.is_empty(), "it is not committed");
+    transaction.rollback().await.expect("rolled back");
+    assert!(claim(&store, 5).await.is_empty(), "it was not committed");
+    let transaction = users.transaction().await.expect("a transaction");
+    store.settle_in_tx(&transaction, &settlement).await.expect("settled");
+    transaction.commit().await.expect("committed");
+    assert_eq!(claim(&store, 5).await.len(), 1);
+    assert!(claim(&store, 5).await.is_empty());
+    assert_sound(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k9_a_job_that_a_users_transaction_holds_delays_nobody() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    control(&store, Control::new().running(10).each_key(Limit::running(1)).fair()).await;
+    store.insert(batch(["a", "b", "c"].into_iter().map(|key| job().key(key)))).await.expect("a batch");
+    let mut users = client().await;
+    let transaction = users.transaction().await.expect("a transaction");
+    let text = format!("select seq from {schema}.ready order by seq limit 1 for update");
+    assert_eq!(transaction.query(&text, &[]).await.expect("held").len(), 1);
+    let key = |one: &Claimed| one.job.spec.options.key.clone().unwrap_or_default();
+    assert_eq!(claim(&store, 5).await.iter().map(key).collect::<Vec<_>>(), ["b", "c"]);
+    transaction.rollback().await.expect("rolled back");
+    assert_eq!(claim(&store, 5).await.iter().map(key).collect::<Vec<_>>(), ["a"], "it was not forgotten");
+    assert_sound(&store).await;
+}
