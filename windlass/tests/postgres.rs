@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
-use windlass::flow::ControlEdit;
 use windlass::job::{JobSpec, LeaseKey, Limits, Stale, WorkerId};
 use windlass::store::{
     Act, ClaimRequest, Claimed, Extended, Operation, PostgresOptions, PostgresStore, Save, Settled, Store, Target,
@@ -590,17 +589,4 @@ async fn d6_an_exhausted_pool_and_an_absent_server_are_told() {
     let absent = PostgresStore::open("postgres://nobody:hunter2@127.0.0.1:1/none").await.expect_err("no server");
     assert!(matches!(absent, Error::StoreUnavailable { known: true, .. }), "{absent}");
     assert!(!format!("{absent} {absent:?}").contains("hunter2"), "{absent:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_acts_the_newest_ten_thousand_are_kept() {
-    let schema = new_schema();
-    let store = open(&schema).await;
-    let old = format!("insert into {schema}.act (record) select '{{}}' from generate_series(1, 10500)");
-    client().await.batch_execute(&old).await.expect("old acts");
-    store.control(&ControlEdit::pause(QueueName::default(), true), Some("ada")).await.expect("paused");
-    let count = client().await.query_one(&format!("select count(*) from {schema}.act"), &[]).await.expect("a count");
-    assert_eq!(count.get::<_, i64>(0), 10_000);
-    let newest = store.acts(None, 1).await.expect("acts").items;
-    assert_eq!(newest[0].by.as_deref(), Some("ada"), "what was done last is there");
 }

@@ -1,13 +1,14 @@
-//! Lists and counts look at no more rows than they must.
+//! Lists and counts look at no more rows than they must, and the record of acts keeps no more than it may.
 
 use std::collections::BTreeMap;
 
+use windlass::flow::ControlEdit;
 use windlass::job::{Limits, WorkerId};
 use windlass::store::{ClaimRequest, Filter, ListQuery, PostgresStore, Store};
 use windlass::workflow::Submission;
 use windlass::{JobId, NewJob, Payload, Policies, QueueName, State};
 
-use crate::{new_schema, open, options, url};
+use crate::{admin, new_schema, open, options, url};
 
 fn job() -> NewJob {
     NewJob::new("test", Payload::default())
@@ -54,4 +55,18 @@ async fn a_list_of_running_jobs_looks_only_at_those_that_run() {
     assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false));
     let page = store.list(&ListQuery { filter, limit: 10, ..ListQuery::default() }).await.expect("list");
     assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [running]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_acts_the_newest_ten_thousand_are_kept() {
+    let schema = new_schema();
+    let store = open(options(&url(), &schema)).await;
+    let old = format!("insert into {schema}.act (record) select '{{}}' from generate_series(1, 10500)");
+    admin(&url()).await.batch_execute(&old).await.expect("old acts");
+    store.control(&ControlEdit::pause(QueueName::default(), true), Some("ada")).await.expect("paused");
+    let count =
+        admin(&url()).await.query_one(&format!("select count(*) from {schema}.act"), &[]).await.expect("a count");
+    assert_eq!(count.get::<_, i64>(0), 10_000);
+    let newest = store.acts(None, 1).await.expect("acts").items;
+    assert_eq!(newest[0].by.as_deref(), Some("ada"), "what was done last is there");
 }
