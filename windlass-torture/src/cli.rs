@@ -229,6 +229,10 @@ fn print(report: &Report) {
     if let Some(recovery) = report.recovery_p99_seconds {
         println!("recovery p99       {recovery:.2} s after SIGKILL, of {} jobs", report.recoveries);
     }
+    if let (Some(back), Some(longest)) = (report.back_p99_seconds, report.back_max_seconds) {
+        println!("promotions         {}", report.promotions);
+        println!("back p99           {back:.2} s after a promotion, {longest:.2} s at most");
+    }
     println!("not begun          {} jobs of killed workers", report.killed_before_begun);
     println!("violations         {}", report.violations_total());
     for (invariant, count) in &report.violations {

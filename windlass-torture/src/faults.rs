@@ -32,6 +32,10 @@ pub enum Kind {
     SwitchOver,
     /// The standby of a pair is killed; no commit is confirmed until it is back.
     StandbyDies,
+    /// The primary of a pair is cut off from everybody, and its standby promoted; it comes back into the network later.
+    Partition,
+    /// The standby of a pair gets a clock that is an hour off, and is promoted when the primary is killed.
+    ClockStep,
     /// The user's own command.
     Command,
     /// Another process holds SQLite's write lock.
@@ -57,6 +61,8 @@ impl Kind {
             Kind::Split => "split",
             Kind::SwitchOver => "switch_over",
             Kind::StandbyDies => "standby_dies",
+            Kind::Partition => "partition",
+            Kind::ClockStep => "clock_step",
             Kind::Command => "command",
             Kind::HoldLock => "hold_lock",
             Kind::Checkpoint => "checkpoint",
@@ -79,13 +85,14 @@ impl Kind {
             Kind::KillServer => 18.0,
             // Each takes some ten seconds until the standby is synchronous again.
             Kind::FailOver => 30.0,
-            Kind::Hang | Kind::Split | Kind::SwitchOver | Kind::StandbyDies => 60.0,
+            Kind::Hang | Kind::Split | Kind::SwitchOver | Kind::StandbyDies | Kind::Partition | Kind::ClockStep => 60.0,
         }
     }
 
     /// The kinds that hit workers, on whatever store.
     pub const WORKERS: [Kind; 3] = [Kind::Kill, Kind::Stall, Kind::Term];
-    /// The kinds that hit a primary and its standby.
+    /// The kinds that hit a primary and its standby, but for [`Partition`](Kind::Partition), for which each needs a network of
+    /// its own, and [`ClockStep`](Kind::ClockStep), for which each needs a clock.
     pub const PAIR: [Kind; 5] = [Kind::FailOver, Kind::Hang, Kind::Split, Kind::SwitchOver, Kind::StandbyDies];
     /// The kinds that hit a SQLite file, from another process.
     pub const FILE: [Kind; 3] = [Kind::HoldLock, Kind::Checkpoint, Kind::HoldSnapshot];
@@ -121,6 +128,11 @@ pub fn plan(seed: u64, length: Duration, kinds: &[Kind]) -> Vec<Fault> {
     }
     faults.sort_by_key(|fault| (fault.at, fault.kind));
     faults
+}
+
+/// How many promotions a run on a pair must have seen to count: one in 20 s.
+pub fn least_promotions(length: Duration) -> usize {
+    (length.as_secs_f64() / 20.0) as usize
 }
 
 /// How many faults of each kind a run must have seen to count: half of what its length gives room for, at least one.

@@ -141,6 +141,8 @@ pub enum Event {
         /// What it hit.
         target: Option<String>,
     },
+    /// The standby of a pair was promoted just now.
+    Promoted,
 }
 
 /// A call under leases that is about to be sent.

@@ -13,6 +13,8 @@ use super::history::{Answer, Event, Lease, Line};
 
 /// How many jobs for each second a run must have had to count.
 pub const JOBS_PER_SECOND_MIN: f64 = 20.0;
+/// How far before a promotion a process must have been heard of, and be left alone, in microseconds.
+const LOOKED_BACK: u64 = 8_000_000;
 /// How many lines of a history are shown.
 const LINES_SHOWN: usize = 60;
 
@@ -25,6 +27,8 @@ pub struct Least {
     pub faults: BTreeMap<&'static str, usize>,
     /// Calls whose outcome was not known.
     pub unknown_outcomes: usize,
+    /// Promotions of a standby.
+    pub promotions: usize,
 }
 
 /// The numbers of a run.
@@ -56,6 +60,12 @@ pub struct Report {
     pub recovery_p99_seconds: Option<f64>,
     /// How many jobs that is measured on.
     pub recoveries: usize,
+    /// Promotions of a standby.
+    pub promotions: usize,
+    /// From a promotion until a process's next call gets through, for 99 in 100 of them.
+    pub back_p99_seconds: Option<f64>,
+    /// The longest of these times.
+    pub back_max_seconds: Option<f64>,
     /// Jobs that a worker had claimed and not begun when it was killed: most of them claimed ahead of free slots.
     pub killed_before_begun: usize,
     /// Violations, by invariant.
@@ -86,6 +96,7 @@ impl Report {
             job.attempts.iter().filter(|attempt| attempt.outcome == Some(Outcome::Lost)).count()
         };
         let recoveries = recoveries(lines, dump);
+        let backs = backs(lines);
         let mut report = Report {
             seed,
             store: store.to_owned(),
@@ -100,6 +111,9 @@ impl Report {
             unknown_outcomes,
             recovery_p99_seconds: quantile(&recoveries, 0.99).map(|time| time.as_secs_f64()),
             recoveries: recoveries.len(),
+            promotions: lines.iter().filter(|line| line.event == Event::Promoted).count(),
+            back_p99_seconds: quantile(&backs, 0.99).map(|time| time.as_secs_f64()),
+            back_max_seconds: backs.last().map(Duration::as_secs_f64),
             killed_before_begun: killed_before_begun(lines),
             violations: counts(violations),
             valid: true,
@@ -115,6 +129,7 @@ impl Report {
             ("reclaims".to_owned(), self.reclaims, 1),
             ("stale_refused".to_owned(), self.stale_refused, 1),
             ("unknown_outcomes".to_owned(), self.unknown_outcomes, least.unknown_outcomes),
+            ("promotions".to_owned(), self.promotions, least.promotions),
         ];
         for (kind, least) in &least.faults {
             asked.push((format!("faults.{kind}"), self.faults.get(*kind).copied().unwrap_or_default(), *least));
@@ -166,6 +181,60 @@ fn recoveries(lines: &[Line], dump: &Dump) -> Vec<Duration> {
     }
     waits.sort_unstable();
     waits
+}
+
+/// How long after each promotion the next call of each process got through: of those that had calls before and after it, and
+/// that nothing was done to meanwhile.
+fn backs(lines: &[Line]) -> Vec<Duration> {
+    let gets_through = |event: &Event| {
+        matches!(
+            event,
+            Event::Enqueued { .. }
+                | Event::Claimed(_)
+                | Event::Settled { .. }
+                | Event::Extended { .. }
+                | Event::Saved { .. }
+        )
+    };
+    let mut backs = Vec::new();
+    for (place, promotion) in lines.iter().enumerate().filter(|(_, line)| line.event == Event::Promoted) {
+        // A process that was stopped before may not go on for a few seconds.
+        let disturbed_from = promotion.at.saturating_sub(LOOKED_BACK);
+        let before = lines[..place].iter().rev().take_while(|line| line.at >= disturbed_from);
+        let mut waiting: HashSet<&str> = HashSet::new();
+        let mut disturbed: HashSet<&str> = HashSet::new();
+        for line in before {
+            match &line.event {
+                Event::Fault { target: Some(target), .. } => {
+                    disturbed.insert(target);
+                }
+                event if gets_through(event) => {
+                    waiting.insert(&line.by);
+                }
+                _ => {}
+            }
+        }
+        waiting.retain(|process| !disturbed.contains(process));
+        for line in &lines[place..] {
+            match &line.event {
+                Event::Fault { target: Some(target), .. } => {
+                    waiting.remove(target.as_str());
+                }
+                Event::Started { .. } | Event::Stopped => {
+                    waiting.remove(line.by.as_str());
+                }
+                event if gets_through(event) && waiting.remove(line.by.as_str()) => {
+                    backs.push(Duration::from_micros(line.at - promotion.at));
+                }
+                _ => {}
+            }
+            if waiting.is_empty() {
+                break;
+            }
+        }
+    }
+    backs.sort_unstable();
+    backs
 }
 
 /// How many leases killed workers held whose handlers had not begun, and that were not given back.
@@ -237,11 +306,11 @@ mod tests {
     #[test]
     fn a_run_that_did_too_little_is_not_valid() {
         let faults = BTreeMap::from([("kill", 3)]);
-        let least = Least { jobs: 10, faults, unknown_outcomes: 1 };
+        let least = Least { jobs: 10, faults, unknown_outcomes: 1, promotions: 3 };
         let report = Report::new(7, "memory", &[], &Dump::default(), &[], &least);
         assert!(!report.valid);
         assert_eq!(report.violations_total(), 0);
-        let asked = ["jobs", "reclaims", "stale_refused", "unknown_outcomes", "faults.kill"];
+        let asked = ["jobs", "reclaims", "stale_refused", "unknown_outcomes", "promotions", "faults.kill"];
         assert_eq!(report.too_little.len(), asked.len(), "{:?}", report.too_little);
         for (what, told) in asked.iter().zip(&report.too_little) {
             assert!(told.starts_with(what), "{told}");
@@ -259,6 +328,24 @@ mod tests {
         let shown = evidence(&lines, &violations);
         assert_eq!(shown.len(), 2);
         assert!(shown.iter().all(|text| text.contains(&job(1).to_string())));
+    }
+
+    #[test]
+    fn a_process_is_back_with_its_first_call_after_a_promotion() {
+        let write = |at, by: &str, event| Line { at, by: by.to_owned(), event };
+        let enqueued = || Event::Enqueued { call: 1, jobs: Vec::new() };
+        let stall = Event::Fault { kind: "stall".to_owned(), target: Some("stalled".to_owned()) };
+        let lines = [
+            write(1_000_000, "producer", enqueued()),
+            write(1_000_000, "stalled", enqueued()),
+            write(2_000_000, "torture", stall),
+            write(3_000_000, "torture", Event::Promoted),
+            write(3_100_000, "new", enqueued()),
+            write(3_500_000, "producer", enqueued()),
+            write(3_900_000, "producer", enqueued()),
+            write(9_000_000, "stalled", enqueued()),
+        ];
+        assert_eq!(backs(&lines), [Duration::from_millis(500)]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A run of many processes on one store, and everything that goes wrong around them.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use windlass::store::{self, ScheduleEdit, Store};
 use super::actors::{self, SCHEDULES};
 use super::check::{Violation, check};
 use super::dump::dump;
-use super::faults::{Fault, Kind, least, plan};
+use super::faults::{Fault, Kind, least, least_promotions, plan};
 use super::fleet::Fleet;
 use super::history::{self, Event, Line, Log};
 use super::process::{Orders, Role};
@@ -117,10 +118,14 @@ pub async fn run(settings: &Settings, tell: impl Fn(Progress)) -> anyhow::Result
     let dump = dump(run.store.as_ref()).await.context("cannot read the store at the end")?;
     let lines = history::read_all(&folder)?;
     let violations = check(&lines, &dump);
+    // What is done to a pair takes turns, so how much of each there is room for depends on the machine; promotions are counted.
+    let on_pair = |kind: &Kind| settings.pair.is_some() && !Kind::WORKERS.contains(kind);
+    let counted: Vec<Kind> = place.kinds.iter().copied().filter(|kind| !on_pair(kind)).collect();
     let least = Least {
         jobs: (settings.length.as_secs_f64() * JOBS_PER_SECOND_MIN) as usize,
-        faults: least(settings.length, &place.kinds),
+        faults: least(settings.length, &counted),
         unknown_outcomes: usize::from(run.server.is_some()),
+        promotions: settings.pair.as_ref().map_or(0, |_| least_promotions(settings.length)),
     };
     let kind = run.store.kind();
     let mut report = Report::new(settings.seed, kind, &lines, &dump, &violations, &least);
@@ -179,10 +184,8 @@ fn place(settings: &Settings) -> anyhow::Result<Place> {
     if settings.server_dir.is_some() {
         kinds.extend([Kind::KillBackend, Kind::KillServer]);
     }
-    if settings.pair.is_some() {
-        kinds.extend(Kind::PAIR);
-    }
     let server = Server::new(plain, name, settings.server_dir.clone(), settings.pair.clone());
+    kinds.extend(server.pair_kinds());
     Ok(Place { url: with, kinds, server: Some(server), schema: made, file: None })
 }
 
@@ -254,7 +257,8 @@ impl<T: Fn(Progress)> Run<'_, T> {
                 } else {
                     let (server, log) = (self.server.clone(), Arc::clone(&self.log));
                     let command = self.settings.fault_command.clone();
-                    on_server.spawn(async move { hit_store(fault, server, command, &log).await });
+                    let until = self.begun + self.settings.length;
+                    on_server.spawn(async move { hit_store(fault, server, command, &log, until).await });
                 }
             }
             self.failed.extend(fleet.tend()?);
@@ -317,12 +321,31 @@ impl<T: Fn(Progress)> Run<'_, T> {
     }
 }
 
+/// Runs the user's own command. A line `promoted` that it prints says that a standby was promoted just then.
+async fn run_command(command: &str, log: &Log) -> anyhow::Result<()> {
+    use tokio::io::AsyncBufReadExt;
+    let mut shell = tokio::process::Command::new("sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut running = shell.spawn().context("cannot run the fault command")?;
+    let said = running.stdout.take().context("the fault command has no output")?;
+    let mut said = tokio::io::BufReader::new(said).lines();
+    while let Some(line) = said.next_line().await? {
+        if line.trim() == "promoted" {
+            log.write(Event::Promoted);
+        }
+    }
+    let status = running.wait().await?;
+    anyhow::ensure!(status.success(), "the fault command ended with {status}");
+    Ok(())
+}
+
 /// Does to the store what the plan says.
 async fn hit_store(
     fault: Fault,
     server: Option<Arc<Mutex<Server>>>,
     command: Option<String>,
     log: &Log,
+    until: Instant,
 ) -> anyhow::Result<()> {
     let note = || log.write(Event::Fault { kind: fault.kind.as_str().to_owned(), target: None });
     if let (Kind::Command, Some(command)) = (fault.kind, command) {
@@ -331,19 +354,22 @@ async fn hit_store(
             Some(server) => Some(server.lock().await),
             None => None,
         };
+        if Instant::now() >= until {
+            return Ok(());
+        }
         note();
-        let ended =
-            tokio::process::Command::new("sh").arg("-c").arg(&command).stdin(std::process::Stdio::null()).status();
-        let status = ended.await.context("cannot run the fault command")?;
-        anyhow::ensure!(status.success(), "the fault command ended with {status}");
-        return Ok(());
+        return run_command(&command, log).await;
     }
     let Some(server) = server else { return Ok(()) };
     let mut server = server.lock().await;
+    // What others kept waiting until the time was over is left out.
+    if Instant::now() >= until {
+        return Ok(());
+    }
     match fault.kind {
-        kind if Kind::PAIR.contains(&kind) => {
+        kind if Kind::PAIR.contains(&kind) || matches!(kind, Kind::Partition | Kind::ClockStep) => {
             note();
-            server.hit_pair(kind, fault.length).await?;
+            server.hit_pair(kind, fault.length, log).await?;
         }
         Kind::KillServer => {
             note();

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio_postgres::NoTls;
 
 use super::faults::Kind;
+use super::history::Log;
 use super::pair::Pair;
 
 /// How long a server may take to come back: it replays its log first.
@@ -45,8 +46,13 @@ impl Server {
     }
 
     /// Does one kind of harm to a pair.
-    pub(super) async fn hit_pair(&self, kind: Kind, length: f64) -> anyhow::Result<()> {
-        self.pair.as_ref().context("there is no pair")?.hit(kind, length).await
+    pub(super) async fn hit_pair(&self, kind: Kind, length: f64, log: &Log) -> anyhow::Result<()> {
+        self.pair.as_ref().context("there is no pair")?.hit(kind, length, log).await
+    }
+
+    /// The kinds of harm that can be done to the pair, if there is one.
+    pub(super) fn pair_kinds(&self) -> Vec<Kind> {
+        self.pair.as_ref().map(Pair::kinds).unwrap_or_default()
     }
 
     /// Runs a statement on a session of its own; gives the first column.

@@ -1,8 +1,8 @@
 //! A primary and a synchronous standby of their own: the store follows a promotion by itself, whatever became of the old
 //! primary, and says what is not certain.
 
-use std::path::Path;
-use std::process::Command;
+mod pair;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,60 +12,10 @@ use windlass::store::{ClaimRequest, PostgresOptions, PostgresStore, Store};
 use windlass::workflow::Submission;
 use windlass::{Client, Context, JobId, JobRecord, NewJob, Payload, Policies, QueueName, State, Worker};
 
+use pair::Pair;
+
 /// How long after a promotion calls may take to get through.
 const BACK_MAX: Duration = Duration::from_secs(5);
-
-/// A pair in a folder that goes with it.
-struct Pair {
-    folder: tempfile::TempDir,
-    url: String,
-}
-
-impl Pair {
-    fn start() -> Self {
-        let folder = tempfile::Builder::new().prefix("windlass-pair-").tempdir_in("/tmp").expect("a folder");
-        let mut pair = Pair { folder, url: String::new() };
-        pair.url = pair.script("pair", "", &[]);
-        pair
-    }
-
-    fn script(&self, what: &str, member: &str, more: &[&str]) -> String {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/postgres");
-        let output = Command::new(script).arg(what).arg(self.folder.path().join(member)).args(more).output();
-        let output = output.expect("scripts/postgres runs");
-        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
-
-    fn signal(&self, member: &str, signal: &str) {
-        self.script("signal", member, &[signal]);
-    }
-
-    /// The port of a member.
-    fn port(&self, member: &str) -> String {
-        std::fs::read_to_string(self.folder.path().join(member).join("port")).expect("a port").trim().to_owned()
-    }
-
-    async fn open(&self) -> Arc<PostgresStore> {
-        Arc::new(PostgresStore::open(&self.url).await.expect("the store opens"))
-    }
-
-    /// A connection to a member, past the store.
-    async fn admin(&self, member: &str) -> tokio_postgres::Client {
-        let url = format!("postgres://postgres@127.0.0.1:{}/postgres", self.port(member));
-        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("a connection");
-        tokio::spawn(connection);
-        client
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        for member in ["a", "b"] {
-            self.signal(member, "KILL");
-        }
-    }
-}
 
 fn job() -> Submission {
     let spec = NewJob::new("test", Payload::default()).check(&Limits::default(), &Policies::default());
@@ -86,7 +36,7 @@ async fn produce(store: Arc<PostgresStore>, stop: Arc<AtomicBool>) -> Vec<JobId>
 
 /// Promotes the standby after something was done to the primary; calls get through soon after, and nothing is lost.
 async fn follows_a_promotion(what: &str, fault: impl FnOnce(&Pair)) {
-    let pair = Pair::start();
+    let pair = Pair::start(&[]);
     let store = pair.open().await;
     let stop = Arc::new(AtomicBool::new(false));
     let producers: Vec<_> = (0..4).map(|_| tokio::spawn(produce(Arc::clone(&store), Arc::clone(&stop)))).collect();
@@ -139,7 +89,7 @@ async fn d6_a_primary_that_lives_on_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_a_commit_whose_wait_for_the_standby_was_cancelled_is_not_a_success() {
-    let pair = Pair::start();
+    let pair = Pair::start(&[]);
     let store = pair.open().await;
     store.insert(job()).await.expect("a lane");
     let admin = pair.admin("a").await;
@@ -165,7 +115,7 @@ async fn d3_a_commit_whose_wait_for_the_standby_was_cancelled_is_not_a_success()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_whose_writes_wait_is_not_ready_and_says_where() {
-    let pair = Pair::start();
+    let pair = Pair::start(&[]);
     let store = pair.open().await;
     store.ready().await.expect("all is well");
     pair.signal("b", "STOP");
@@ -184,41 +134,52 @@ async fn a_store_whose_writes_wait_is_not_ready_and_says_where() {
     }
 }
 
+/// How many jobs run while the server is stopped, and for how many seconds that is: few, unless `WINDLASS_OUTAGE` says
+/// otherwise, such as `1000 60`.
+fn outage() -> (usize, u64) {
+    let told = std::env::var("WINDLASS_OUTAGE").unwrap_or_else(|_| "50 6".to_owned());
+    let (jobs, seconds) = told.split_once(' ').expect("WINDLASS_OUTAGE names jobs and seconds");
+    (jobs.parse().expect("a number of jobs"), seconds.parse().expect("a number of seconds"))
+}
+
 /// Stops a server for longer than the leases of running jobs; gives the jobs at their end.
 async fn jobs_that_a_stopped_server_served(hold: Duration) -> Vec<JobRecord> {
-    const JOBS: usize = 50;
-    let pair = Pair::start();
+    let (jobs, seconds) = outage();
+    let pair = Pair::start(&[]);
     let client = Client::with_store(pair.open().await);
     let started = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&started);
-    let worker = Worker::new(&client).queue("default", JOBS).lease_time(Duration::from_secs(2)).hold(hold);
+    let worker = Worker::new(&client).queue("default", jobs).lease_time(Duration::from_secs(2)).hold(hold);
     let worker = worker.handle_raw("test", move |_: Payload, _: Context| {
         counted.fetch_add(1, Ordering::SeqCst);
-        async {
-            tokio::time::sleep(Duration::from_secs(12)).await;
+        async move {
+            tokio::time::sleep(Duration::from_secs(seconds + 6)).await;
             Ok(())
         }
     });
     let running = worker.start().await.expect("start");
     let spec = NewJob::new("test", Payload::default()).max_attempts(1);
     let spec = spec.check(&Limits::default(), &Policies::default()).expect("valid");
-    let submission = Submission::new(vec![spec; JOBS]).expect("valid");
+    let submission = Submission::new(vec![spec; jobs]).expect("valid");
     let ids: Vec<JobId> =
         client.store().insert(submission).await.expect("insert").jobs.iter().map(|job| job.id).collect();
-    while started.load(Ordering::SeqCst) < JOBS {
+    while started.load(Ordering::SeqCst) < jobs {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // Upkeep has come by since, so that the server is known to have been there.
     tokio::time::sleep(Duration::from_secs(1)).await;
     pair.signal("a", "STOP");
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
     pair.signal("a", "CONT");
     let mut ended = Vec::new();
     for id in ids {
-        let end = tokio::time::timeout(Duration::from_secs(90), client.wait(id)).await.expect("it ends");
+        let end = tokio::time::timeout(Duration::from_secs(90 + 2 * seconds), client.wait(id)).await.expect("it ends");
         ended.push(end.expect("the end"));
     }
     running.stop().await;
+    let count = |what: fn(&JobRecord) -> u32| ended.iter().map(what).sum::<u32>();
+    let (lost, failures, runs) = (count(|job| job.lost), count(|job| job.failures), count(|job| job.attempt));
+    println!("stopped for {seconds} s, hold {hold:?}: {jobs} jobs, {runs} runs, {failures} counted, {lost} lost");
     ended
 }
 
@@ -231,7 +192,7 @@ async fn d6b_a_server_that_was_stopped_costs_no_attempt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d6b_with_a_hold_a_server_that_was_stopped_interrupts_nobody() {
-    for job in jobs_that_a_stopped_server_served(Duration::from_secs(30)).await {
+    for job in jobs_that_a_stopped_server_served(Duration::from_secs(outage().1 + 30)).await {
         assert_eq!((job.state, job.attempt, job.lost), (State::Completed, 1, 0), "{job:?}");
     }
 }

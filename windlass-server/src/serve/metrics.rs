@@ -24,6 +24,7 @@ const UNSERVED: &str = "windlass_queue_unserved";
 const OVERDUE: &str = "windlass_schedules_overdue";
 const STORE_UP: &str = "windlass_store_up";
 const REPLICATED: &str = "windlass_store_replicated";
+const SKEW: &str = "windlass_store_clock_skew_seconds";
 const BUILD: &str = "windlass_build_info";
 const REQUESTS: &str = "windlass_http_requests_total";
 const REQUEST: &str = "windlass_http_request_seconds";
@@ -38,7 +39,7 @@ const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str],
 }
 
 /// Every metric that the server adds to the library's.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: [Metric; 20] = [
     metric(DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
     metric(OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
     metric(PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
@@ -54,6 +55,12 @@ pub const METRICS: [Metric; 19] = [
         Kind::Gauge,
         &[],
         "1 if each confirmed commit of PostgreSQL is on a synchronous standby too, else 0",
+    ),
+    metric(
+        SKEW,
+        Kind::Gauge,
+        &[],
+        "What is added to the clock of PostgreSQL's server, where that leapt; 0 while it did not",
     ),
     metric(BUILD, Kind::Gauge, &["version"], "Always 1; the label says which version runs"),
     metric(REQUESTS, Kind::Counter, &["method", "resource", "status"], "Requests answered"),
@@ -150,7 +157,11 @@ impl Exporter {
             };
             // What the settings say is no reason to be silent about the rest.
             let (numbers, durability) = tokio::join!(numbers, store.durability());
-            if let Some(replicated) = durability.ok().and_then(|durability| durability.replicated) {
+            let durability = durability.unwrap_or_default();
+            if let Some(skew) = durability.skew_micros {
+                gauge!(SKEW).set(skew as f64 / 1e6);
+            }
+            if let Some(replicated) = durability.replicated {
                 gauge!(REPLICATED).set(if replicated { 1.0 } else { 0.0 });
             }
             numbers

@@ -153,6 +153,7 @@ impl<'a> View<'a> {
             | Event::Started { .. }
             | Event::Stopped
             | Event::Upkeep { .. }
+            | Event::Promoted
             | Event::Fault { .. } => {}
         }
     }

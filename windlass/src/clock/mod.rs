@@ -4,6 +4,7 @@
 //! Tests put a [`ManualClock`] in its place, which stands still until told to move.
 
 mod pulse;
+mod told;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use pulse::{AWAY_AFTER, Absence, BEAT_EVERY, LAPSING, Pulse, SharedPulse};
+pub use told::{TAKEN_BACK, ToldTime};
 
 use crate::time::Timestamp;
 
@@ -100,9 +102,24 @@ impl Told {
 }
 
 /// The clock that nobody can set, from when this process began to look at it.
-fn steady() -> Duration {
+pub fn steady() -> Duration {
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     BEGUN.get_or_init(Instant::now).elapsed()
+}
+
+/// The same, with the time in which the machine was asleep, where it says so.
+pub fn passed() -> Duration {
+    static UP: OnceLock<Option<Duration>> = OnceLock::new();
+    let begun = *UP.get_or_init(|| up()?.checked_sub(steady()));
+    let asleep = begun.and_then(|begun| up()?.checked_sub(begun)?.checked_sub(steady()));
+    // What is told of it is rounded.
+    steady() + asleep.filter(|asleep| *asleep > Duration::from_secs(1)).unwrap_or_default()
+}
+
+/// How long the machine has been up, its sleep included.
+fn up() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    Duration::try_from_secs_f64(text.split(' ').next()?.parse().ok()?).ok()
 }
 
 impl Clock for SystemClock {

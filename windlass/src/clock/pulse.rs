@@ -20,6 +20,8 @@ const GRACE_MIN: Duration = Duration::from_secs(3);
 /// Leases that end this soon after the store is back need the grace as well.
 pub const LAPSING: Duration = GRACE_MIN;
 const GRACE_MAX: Duration = Duration::from_secs(300);
+/// From how far behind the last beat the time has run back.
+const BEHIND: Duration = Duration::from_secs(1);
 
 /// When somebody last beat, and what the last absence means for leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,15 +57,33 @@ impl Pulse {
         }
     }
 
+    /// By how many microseconds the store's time is to be moved, when the clock is off by `leap` of what a process expected:
+    /// so that time goes on from where it was, and never runs back behind the last beat.
+    ///
+    /// A process whose expectation lies before the last beat was asleep, or is no judge: others were there meanwhile.
+    pub fn set_right(&self, now: Timestamp, leap: i64) -> i64 {
+        let expected = Timestamp::from_micros(now.as_micros().saturating_sub(leap));
+        let is_judge = leap != 0 && self.at.since(expected) <= AWAY_AFTER;
+        let is_behind = self.at.since(now) > BEHIND;
+        match (is_judge, is_behind) {
+            (true, _) => expected.max(self.at).as_micros() - now.as_micros(),
+            (false, true) => self.at.as_micros() - now.as_micros(),
+            (false, false) => 0,
+        }
+    }
+
     /// The pulse after a beat, and the absence that it ended. Takes the latest end of a lease that has run out by now or does
-    /// within [`LAPSING`]; where there is none, an absence has harmed nobody.
+    /// within [`LAPSING`]; where there is none, an absence has harmed nobody. A lease that was granted after the last beat,
+    /// before anybody noticed that the store is back, counts as if it had been granted at that beat.
     #[must_use]
     pub fn beat(&self, now: Timestamp, latest: Option<Timestamp>) -> (Pulse, Option<Absence>) {
         let Some(latest) = latest.filter(|_| self.is_away(now)) else {
             return (Pulse { at: self.at.max(now), ..*self }, None);
         };
         let away_from = self.fence(self.at);
-        let grace_until = now.plus(latest.since(away_from).clamp(GRACE_MIN, GRACE_MAX));
+        // What was left when it went this time: of a lease, or of the grace after the absence before.
+        let left = latest.max(self.grace_until).since(self.at);
+        let grace_until = now.plus(left.clamp(GRACE_MIN, GRACE_MAX));
         let absence = Absence { from: away_from, back_at: now, grace_until };
         (Pulse { at: now, away_from, grace_until }, Some(absence))
     }
@@ -102,10 +122,10 @@ impl SharedPulse {
         *self.0.lock().expect("nothing panics while it holds this lock")
     }
 
-    /// Beats; `latest` is asked only after an absence, which is given.
-    pub fn beat(&self, now: Timestamp, latest: impl FnOnce() -> Option<Timestamp>) -> Option<Absence> {
+    /// Beats; `latest` is asked, with the last beat, only after an absence, which is given.
+    pub fn beat(&self, now: Timestamp, latest: impl FnOnce(Timestamp) -> Option<Timestamp>) -> Option<Absence> {
         let before = self.get();
-        let latest = if before.is_away(now) { latest() } else { None };
+        let latest = if before.is_away(now) { latest(before.at) } else { None };
         let (after, absence) = before.beat(now, latest);
         *self.0.lock().expect("nothing panics while it holds this lock") = after;
         absence
@@ -150,7 +170,41 @@ mod tests {
         let first = steady(5).beat(at(100), Some(at(10))).0;
         let second = first.beat(at(200), Some(at(195))).0;
         assert_eq!(second.fence(at(200)), at(5));
-        assert_eq!(second.grace_until, at(390), "what was granted after the first absence is counted");
+        assert_eq!(second.grace_until, at(295), "what was granted after the first absence is counted");
+    }
+
+    #[test]
+    fn absences_in_a_row_do_not_add_up() {
+        let mut pulse = steady(5).beat(at(20), Some(at(6))).0;
+        for back_at in (22..=100).step_by(10) {
+            pulse = pulse.beat(at(back_at + 8), Some(at(back_at + 1))).0;
+            assert_eq!((pulse.away_from, pulse.grace_until), (at(5), at(back_at + 11)), "each has one grace");
+            pulse = pulse.beat(at(back_at + 10), None).0;
+        }
+    }
+
+    #[test]
+    fn l8_time_goes_on_from_where_it_was() {
+        const SECOND: i64 = 1_000_000;
+        let pulse = steady(5);
+        let hour = 3600 * SECOND;
+        assert_eq!(pulse.set_right(at(6), 0), 0);
+        assert_eq!(pulse.set_right(at(3606), hour), -hour, "a clock that is ahead");
+        assert_eq!(pulse.set_right(at(-3594), -hour), hour, "one that is behind");
+        assert_eq!(pulse.set_right(at(4), -2 * SECOND), 2 * SECOND);
+    }
+
+    #[test]
+    fn l8_time_runs_back_behind_no_beat_although_nobody_remembers() {
+        assert_eq!(steady(5).set_right(at(-3595), 0), 3600 * 1_000_000);
+        assert_eq!(steady(5).set_right(at(5000), 0), 0, "an absence, for all that anybody knows");
+    }
+
+    #[test]
+    fn l8_a_process_that_was_asleep_is_no_judge_of_time() {
+        let pulse = steady(4000);
+        assert_eq!(pulse.set_right(at(4001), 3600 * 1_000_000), 0);
+        assert_eq!(pulse.set_right(at(4001), 2 * 1_000_000), -1_000_000, "and time never runs back behind a beat");
     }
 
     #[test]

@@ -186,6 +186,9 @@ pub struct Durability {
     pub replicated: Option<bool>,
     /// What endangers confirmed commits, a sentence each.
     pub warnings: Vec<String>,
+    /// What is added to the clock of the store's server, in microseconds, so that the store's time goes on where that leapt (rule
+    /// L8); `None` where the store has no server.
+    pub skew_micros: Option<i64>,
 }
 
 /// The numbers of a whole store (rule D7: accepted = sum of states + pruned).

@@ -10,20 +10,20 @@ use windlass::workflow::Submission;
 use windlass::{NewJob, Payload, Policies, QueueName};
 
 /// Places of two kinds of stores, which go with it.
-pub struct Places {
+pub(crate) struct Places {
     folder: tempfile::TempDir,
     url: String,
 }
 
 /// A kind of store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     Sqlite,
     Postgres,
 }
 
 /// Every pair of kinds.
-pub const PAIRS: [(Kind, Kind); 4] = [
+pub(crate) const PAIRS: [(Kind, Kind); 4] = [
     (Kind::Sqlite, Kind::Postgres),
     (Kind::Postgres, Kind::Sqlite),
     (Kind::Sqlite, Kind::Sqlite),
@@ -31,13 +31,13 @@ pub const PAIRS: [(Kind, Kind); 4] = [
 ];
 
 impl Places {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let url = std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a database");
         Places { folder: tempfile::tempdir().expect("a folder"), url }
     }
 
     /// The URL of a store that does not exist yet.
-    pub fn fresh(&self, kind: Kind) -> String {
+    pub(crate) fn fresh(&self, kind: Kind) -> String {
         let name = Uuid::new_v4().simple();
         match kind {
             Kind::Sqlite => format!("sqlite:{}/{name}.db", self.folder.path().display()),
@@ -46,12 +46,12 @@ impl Places {
     }
 }
 
-pub async fn open(url: &str) -> Arc<dyn Store> {
+pub(crate) async fn open(url: &str) -> Arc<dyn Store> {
     store::open(url).await.expect("a store")
 }
 
 /// Nobody looks, and nobody stops it.
-pub struct Nobody;
+pub(crate) struct Nobody;
 
 impl Watcher for Nobody {
     fn told(&self, _: &Progress) {}
@@ -62,7 +62,7 @@ impl Watcher for Nobody {
 }
 
 /// Moves from one URL to another, from the beginning to the end.
-pub async fn moved(from: &str, to: &str) -> Finished {
+pub(crate) async fn moved(from: &str, to: &str) -> Finished {
     let (source, target) = (open(from).await, open(to).await);
     moving::begin(&*source, &*target, (from, to)).await.expect("it begins");
     drop(target);
@@ -71,19 +71,19 @@ pub async fn moved(from: &str, to: &str) -> Finished {
     finished.expect("it goes on").expect("nobody stopped it")
 }
 
-pub fn checked(job: NewJob) -> JobSpec {
+pub(crate) fn checked(job: NewJob) -> JobSpec {
     job.check(&Limits::default(), &Policies::default()).expect("a valid job")
 }
 
-pub fn job(name: &str) -> NewJob {
+pub(crate) fn job(name: &str) -> NewJob {
     NewJob::new("test", Payload::json(&name).expect("JSON")).queue(name)
 }
 
-pub fn batch(jobs: Vec<NewJob>) -> Submission {
+pub(crate) fn batch(jobs: Vec<NewJob>) -> Submission {
     Submission::new(jobs.into_iter().map(checked).collect()).expect("a valid batch")
 }
 
-pub async fn claim(store: &dyn Store, queue: &str, limit: usize) -> Vec<Claimed> {
+pub(crate) async fn claim(store: &dyn Store, queue: &str, limit: usize) -> Vec<Claimed> {
     let worker = WorkerId::new("w").expect("a name");
     let queue = QueueName::new(queue).expect("a name");
     store.claim(&ClaimRequest::new(worker, queue, limit)).await.expect("claim").jobs

@@ -12,6 +12,7 @@ chapter! {
     d6b_an_outage_refuses_nothing_that_a_living_worker_decided,
     d6b_what_was_running_saves_after_an_outage,
     d6b_the_lease_of_a_dead_worker_is_taken_back_after_an_outage,
+    d6b_what_was_granted_after_an_outage_prolongs_no_grace,
     d6b_an_outage_stretches_no_lifetime,
     l8_a_leap_of_the_clock_expires_no_lease_whose_holder_lives,
 }
@@ -96,6 +97,22 @@ async fn d6b_the_lease_of_a_dead_worker_is_taken_back_after_an_outage(bench: Ben
     assert_eq!((job.state, job.lost), (State::DeadLetter, 1));
     assert_eq!(job.failure.and_then(|failure| failure.code).as_deref(), Some(CODE_LEASE_EXPIRED));
     bench.assert_sound().await;
+}
+
+async fn d6b_what_was_granted_after_an_outage_prolongs_no_grace(bench: Bench) {
+    bench.clock.mind_absences();
+    well(&bench, 2).await;
+    let dead = bench.running(job().max_attempts(1)).await;
+    well(&bench, 1).await;
+    bench.advance(HOUR);
+    // Claimed before anybody noticed that the store was away, and run out by the time that somebody does.
+    let also_dead = bench.running(job().max_attempts(1)).await;
+    bench.advance(LEASE);
+    let grace = LEASE.as_secs().max(3) + 1;
+    assert_eq!(well(&bench, grace).await, 2, "one lease time, however long the store was away");
+    for claimed in [dead, also_dead] {
+        assert_eq!(bench.state(claimed.job.id).await, State::DeadLetter);
+    }
 }
 
 async fn d6b_an_outage_stretches_no_lifetime(bench: Bench) {

@@ -138,7 +138,7 @@ impl Store for MemoryStore {
     async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
         self.change(|tables, now| {
             if let Some(pulse) = self.clock.pulse() {
-                if let Some(absence) = pulse.beat(now, || tables.latest_end(now.plus(LAPSING))) {
+                if let Some(absence) = pulse.beat(now, |last| tables.latest_end(now.plus(LAPSING), last)) {
                     absence.log();
                     tables.record_act(rules::absence(&absence));
                 }

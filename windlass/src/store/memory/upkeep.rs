@@ -1,5 +1,7 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention; each at most `limit` in one step.
 
+use std::time::Duration;
+
 use super::tables::{ScopedKey, Tables};
 use crate::error::Result;
 use crate::job::{JobId, State};
@@ -22,9 +24,13 @@ impl Tables {
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
     }
 
-    /// The latest end of a lease that ends by then.
-    pub(super) fn latest_end(&self, by: Timestamp) -> Option<Timestamp> {
-        self.leases.range(..=(by, Sequence::MAX)).next_back().map(|(at, _)| *at)
+    /// The latest end of a lease that ends by then, as if those that were granted after the last beat had been granted then.
+    pub(super) fn latest_end(&self, by: Timestamp, last: Timestamp) -> Option<Timestamp> {
+        let ends = self.leases.range(..=(by, Sequence::MAX)).map(|(at, sequence)| {
+            let granted = self.stored(*sequence).entry.job.started_at;
+            at.minus(granted.map_or(Duration::ZERO, |granted| granted.since(last)))
+        });
+        ends.max()
     }
 
     fn end_lifetimes(&mut self, limit: usize, now: Timestamp) -> Result<usize> {

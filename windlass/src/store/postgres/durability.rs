@@ -10,6 +10,8 @@ use crate::store::answer::Durability;
 
 /// How often a store looks whether the settings have changed.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// From how large a correction of the server's clock on it is said, in microseconds.
+const SKEW_SAID: i64 = 1_000_000;
 
 /// What the server says.
 #[derive(Clone, Copy)]
@@ -18,6 +20,8 @@ struct Settings<'s> {
     standby_names: &'s str,
     /// How many standbys confirm commits; `None` where the role may not see it.
     standbys: Option<i64>,
+    /// What is added to the server's clock, in microseconds.
+    skew: i64,
     /// Whether the URL names several hosts, so that a failover is meant to be survived.
     several_hosts: bool,
 }
@@ -44,11 +48,18 @@ impl Settings<'_> {
         if named && self.standbys.is_none() {
             warnings.push("whether a standby is synchronous cannot be seen: grant pg_monitor to this role".to_owned());
         }
+        if self.skew.abs() > SKEW_SAID {
+            let (seconds, way) = (self.skew.abs() / 1_000_000, if self.skew < 0 { "ahead of" } else { "behind" });
+            warnings.push(format!(
+                "the server's clock is {seconds} s {way} the store's time, which takes a twentieth of the time that passes to \
+                 agree with it: set the clocks of all servers by NTP"
+            ));
+        }
         let replicated = match self.standbys {
             _ if !named || !waits => Some(false),
             standbys => standbys.map(|standbys| standbys > 0),
         };
-        Durability { replicated, warnings }
+        Durability { replicated, warnings, skew_micros: Some(self.skew) }
     }
 }
 
@@ -61,6 +72,7 @@ impl Inner {
             synchronous_commit: row.get("synchronous_commit"),
             standby_names: row.get("standby_names"),
             standbys: row.get("standbys"),
+            skew: row.get("skew"),
             several_hosts: self.hosts.are_several(),
         };
         Ok(settings.judge())
@@ -72,6 +84,12 @@ pub(super) async fn watch(store: Weak<Inner>) {
     let mut said: Vec<String> = Vec::new();
     loop {
         let Some(inner) = store.upgrade() else { return };
+        // So that a process that only enqueues knows the time when the next server's clock is another.
+        if inner.clock.is_none()
+            && let Ok(mut link) = inner.link(Caller::Reader).await
+        {
+            let _ = inner.look_at_clock(&mut link).await;
+        }
         if let Ok(durability) = retrying("look at the server's settings", || inner.durability()).await
             && durability.warnings != said
         {
@@ -93,13 +111,17 @@ mod tests {
     use super::*;
 
     const SAFE: Settings<'static> =
-        Settings { synchronous_commit: "on", standby_names: "b", standbys: Some(1), several_hosts: true };
+        Settings { synchronous_commit: "on", standby_names: "b", standbys: Some(1), skew: 0, several_hosts: true };
 
     #[test]
     fn a_synchronous_standby_makes_commits_safe() {
-        assert_eq!(SAFE.judge(), Durability { replicated: Some(true), warnings: Vec::new() });
+        assert_eq!(SAFE.judge(), Durability { replicated: Some(true), skew_micros: Some(0), ..Durability::default() });
         let alone = Settings { standby_names: "", standbys: Some(0), several_hosts: false, ..SAFE };
-        assert_eq!(alone.judge(), Durability { replicated: Some(false), warnings: Vec::new() }, "one host is one host");
+        assert_eq!(
+            alone.judge(),
+            Durability { replicated: Some(false), skew_micros: Some(0), ..Durability::default() },
+            "one host is one host"
+        );
     }
 
     #[test]
@@ -114,6 +136,8 @@ mod tests {
             ),
             (Settings { standbys: Some(0), ..SAFE }, "no standby is synchronous now", Some(false)),
             (Settings { standbys: None, ..SAFE }, "pg_monitor", None),
+            (Settings { skew: -3_600_000_000, ..SAFE }, "3600 s ahead of the store's time", Some(true)),
+            (Settings { skew: 3_600_000_000, ..SAFE }, "3600 s behind the store's time", Some(true)),
         ];
         for (settings, words, replicated) in cases {
             let told = settings.judge();

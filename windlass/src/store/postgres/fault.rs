@@ -34,6 +34,8 @@ pub(super) enum Fault {
     Refused(Error),
     /// Another transaction changed what this one had read; everything must be looked at again.
     Overtaken,
+    /// Nobody has noticed yet that the store was away: that is recorded first, then everything is looked at again.
+    Away,
 }
 
 impl From<PoolError> for Fault {
@@ -89,7 +91,7 @@ impl Fault {
     /// Whether the server undid the transaction because of another one.
     fn is_lost_race(&self) -> bool {
         let code = match self {
-            Fault::Overtaken => return true,
+            Fault::Overtaken | Fault::Away => return true,
             Fault::Database(error) => error.code().map(SqlState::code),
             // On a connection of the application's pool. In the user's own transaction nothing is tried again: only the user
             // can begin it anew.
@@ -113,7 +115,7 @@ impl Fault {
     /// Whether it is certain that nothing was written.
     pub(super) fn is_certain(&self) -> bool {
         match self {
-            Fault::Pool(_) | Fault::Refused(_) | Fault::Overtaken => true,
+            Fault::Pool(_) | Fault::Refused(_) | Fault::Overtaken | Fault::Away => true,
             Fault::Unanswered { .. } | Fault::Users { .. } => false,
             Fault::Database(error) => {
                 error.code().is_some_and(|code| !matches!(classify(code.code()), Class::Unavailable { known: false }))
@@ -125,7 +127,7 @@ impl Fault {
     pub(super) fn into_error(self, attempted: &str) -> Error {
         match self {
             Fault::Refused(error) => error,
-            Fault::Overtaken => {
+            Fault::Overtaken | Fault::Away => {
                 unavailable(attempted, true, "others were quicker every time".to_owned(), "too many tries")
             }
             Fault::Pool(PoolError::Backend(error)) => unavailable(attempted, true, error.to_string(), error),

@@ -9,6 +9,7 @@ use super::events::EventRow;
 use super::fault::Fault;
 use super::job_rows::{self, Note};
 use super::lanes::Lane;
+use super::link::Link;
 use super::schedules;
 use super::tokens::TokenKey;
 use super::transaction::Transaction;
@@ -54,9 +55,7 @@ impl Transaction<'_> {
     }
 
     pub(super) async fn add_act(&self, act: &ActRecord) -> Result<(), Fault> {
-        self.link.execute(include_str!("sql/add_act.sql"), &[&job_rows::json(act)]).await?;
-        self.link.execute(include_str!("sql/forget_acts.sql"), &[&ACTS_KEPT]).await?;
-        Ok(())
+        add_act(&self.link, act).await
     }
 
     pub(super) async fn add_events(&self, events: &[EventRow]) -> Result<(), Fault> {
@@ -356,6 +355,13 @@ pub(super) fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, V
             (3, row)
         }
     }
+}
+
+/// Records an act, and forgets the oldest ones.
+pub(super) async fn add_act(link: &Link<'_>, act: &ActRecord) -> Result<(), Fault> {
+    link.execute(include_str!("sql/add_act.sql"), &[&job_rows::json(act)]).await?;
+    link.execute(include_str!("sql/forget_acts.sql"), &[&ACTS_KEPT]).await?;
+    Ok(())
 }
 
 /// Bytes as PostgreSQL reads them from text.

@@ -92,7 +92,8 @@ impl PostgresStore {
         submission: &Submission,
     ) -> Result<Inserted, Fault> {
         let inner = &self.inner;
-        let users = Link::users(transaction, Arc::clone(&inner.schema));
+        let mut users = Link::users(transaction, Arc::clone(&inner.schema));
+        users.correct_clock(inner.store_clock.is_skewed());
         let names = || submission.jobs().iter().map(|spec| (&spec.queue, &spec.job_type));
         // The application's pool may have nothing left but the connection of this very transaction.
         let lends = inner.lending.is_some();
@@ -166,7 +167,8 @@ impl PostgresStore {
 
     async fn settle_with(&self, transaction: &dyn UsersTransaction, settlement: &Settlement) -> Result<Settled, Fault> {
         let inner = &self.inner;
-        let users = Link::users(transaction, Arc::clone(&inner.schema));
+        let mut users = Link::users(transaction, Arc::clone(&inner.schema));
+        users.correct_clock(inner.store_clock.is_skewed());
         let (mut answers, hints) = inner.settle_on(&users, std::slice::from_ref(settlement)).await?;
         if let Some(Some(answer)) = answers.pop() {
             self.notify_at_commit(&users, hints).await?;

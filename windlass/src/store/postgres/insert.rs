@@ -147,6 +147,9 @@ impl Inner {
             answers.push(Inserted { jobs: jobs.collect(), workflow: None });
         }
         self.hint(hints);
+        if self.leaps_ahead(now) {
+            self.mend_leap().await;
+        }
         Ok(Some(answers))
     }
 }

@@ -69,9 +69,13 @@ impl Inner {
             (JobId::from_uuid(row.get("id")), fence)
         });
         let held: HashMap<JobId, Fence> = held.collect();
-        let lapsed = held.values().any(|fence| fence.expires_at <= fence.now);
-        let pulse = if lapsed && self.minds_absences() { self.pulse(link).await? } else { Pulse::default() };
-        Ok(Fences { held, pulse })
+        let lapsed = held.values().find(|fence| fence.expires_at <= fence.now).map(|fence| fence.now);
+        let Some(now) = lapsed.filter(|_| self.minds_absences()) else {
+            return Ok(Fences { held, pulse: Pulse::default() });
+        };
+        let pulse = self.pulse(link).await?;
+        // Nothing is taken from a lease that has run out before the absence that excuses it is recorded.
+        if pulse.is_away(now) { Err(Fault::Away) } else { Ok(Fences { held, pulse }) }
     }
 
     pub(super) async fn extend(
@@ -82,7 +86,21 @@ impl Inner {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let link = self.link(Caller::Heartbeat).await?;
+        let mut link = self.link(Caller::Heartbeat).await?;
+        let answer = self.extend_on(&link, leases, lease_time).await;
+        if !matches!(answer, Err(Fault::Away)) {
+            return answer;
+        }
+        self.end_absence(&mut link).await?;
+        self.extend_on(&link, leases, lease_time).await
+    }
+
+    async fn extend_on(
+        &self,
+        link: &Link<'_>,
+        leases: &[LeaseKey],
+        lease_time: Option<Duration>,
+    ) -> Result<Vec<Extended>, Fault> {
         let places = self.leased(leases);
         let fitting = places.iter().zip(leases).filter(|((_, fits), _)| *fits);
         let mut sorted: Vec<(i64, Uuid)> =
@@ -90,16 +108,16 @@ impl Inner {
         sorted.sort_unstable();
         sorted.dedup();
         let sorted = sorted.into_iter().unzip();
-        let mut held = self.extend_by(&link, &sorted, lease_time, None).await?;
+        let mut held = self.extend_by(link, &sorted, lease_time, None).await?;
         let all = || leases.iter().zip(&places).map(|(key, (_, fits))| (key, *fits));
         let is_held = |held: &HeldLeases, key: &LeaseKey, fits: bool| fits && held.contains_key(&key.token);
         let lost = all().filter(|(key, fits)| !is_held(&held, key, *fits)).map(|(key, _)| key.job);
-        let mut fences = self.fences(&link, lost).await?;
+        let mut fences = self.fences(link, lost).await?;
         let lost = all().filter(|(key, fits)| *fits && !is_held(&held, key, *fits)).map(|(key, _)| *key);
         if let Some(fence) = fences.held_back(lost) {
-            held.extend(self.extend_by(&link, &sorted, lease_time, Some(fence)).await?);
+            held.extend(self.extend_by(link, &sorted, lease_time, Some(fence)).await?);
             let lost = all().filter(|(key, fits)| !is_held(&held, key, *fits)).map(|(key, _)| key.job);
-            fences = self.fences(&link, lost).await?;
+            fences = self.fences(link, lost).await?;
         }
         let answers = all().map(|(key, fits)| match held.get(&key.token).filter(|_| fits) {
             Some((expires_in, cancel)) => Ok(Extended::Held { expires_in: *expires_in, cancel: cancel.clone() }),
@@ -140,7 +158,7 @@ impl Inner {
         let keys: Vec<LeaseKey> = saves.iter().map(Save::key).collect();
         let places = self.leased(&keys);
         let merged = Merged::of(saves, &places, self.tokens());
-        let mut fence = None;
+        let (mut fence, mut noticed) = (None, false);
         loop {
             link.begin().await?;
             match self.save_in(&link, saves, &merged, fence).await {
@@ -156,6 +174,11 @@ impl Inner {
                 Ok(Saved::HeldBack(_)) => {
                     link.roll_back().await;
                     return Err(Fault::Overtaken);
+                }
+                Err(Fault::Away) if !noticed => {
+                    link.roll_back().await;
+                    self.end_absence(&mut link).await?;
+                    noticed = true;
                 }
                 Err(fault) => {
                     link.roll_back().await;

@@ -56,6 +56,28 @@ pub(super) fn text<'a>(statement: &'a str, schema: &str) -> Cow<'a, str> {
     Cow::Owned(statement.replace("windlass.", &format!("{schema}.")))
 }
 
+/// What a statement takes for the time, and the same while the server's clock is corrected: reading the correction would cost
+/// every statement something, and there hardly ever is one.
+const CLOCKS: [(&str, &str); 2] = [
+    (
+        "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)",
+        "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint
+            + (select pulse.skew from windlass.pulse where pulse.only_row))",
+    ),
+    (
+        "coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint)",
+        "coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint
+            + (select pulse.skew from windlass.pulse where pulse.only_row))",
+    ),
+];
+
+/// A statement that goes by the corrected clock.
+fn corrected(statement: &str, schema: &str) -> String {
+    let clocks = CLOCKS.iter();
+    text(&clocks.fold(statement.to_owned(), |text, (plain, corrected)| text.replace(plain, corrected)), schema)
+        .into_owned()
+}
+
 /// The user's own transaction, whatever driver it is of.
 #[async_trait]
 pub(super) trait UsersTransaction: Send + Sync {
@@ -99,6 +121,8 @@ pub(super) struct Link<'a> {
     way: Way<'a>,
     schema: Arc<str>,
     types: Option<Arc<Types>>,
+    /// Whether statements go by the corrected clock.
+    corrects: bool,
 }
 
 enum Way<'a> {
@@ -173,7 +197,7 @@ pub(super) async fn own(
     let until = Instant::now() + limit;
     let object = Some(Box::new(pool.get().await?));
     let own = Own { object, open: AtomicBool::new(false), hosts: Arc::clone(hosts), until, limit, _held: held };
-    Ok(Link { way: Way::Own(own), schema: Arc::clone(schema), types: types.clone() })
+    Ok(Link { way: Way::Own(own), schema: Arc::clone(schema), types: types.clone(), corrects: false })
 }
 
 /// A link of the application's pool, for a call that may take so long.
@@ -183,7 +207,12 @@ pub(super) async fn lent(
     held: Held,
     limit: Duration,
 ) -> Result<Link<'static>, Fault> {
-    Ok(Link { way: Way::Lent(Lent::new(lending, held, limit).await?), schema: Arc::clone(schema), types: None })
+    Ok(Link {
+        way: Way::Lent(Lent::new(lending, held, limit).await?),
+        schema: Arc::clone(schema),
+        types: None,
+        corrects: false,
+    })
 }
 
 impl<'a> Link<'a> {
@@ -195,8 +224,26 @@ impl<'a> Link<'a> {
         }
     }
 
+    /// From now on statements go by the server's clock as it is, or as it is corrected.
+    pub(super) fn correct_clock(&mut self, corrects: bool) {
+        self.corrects = corrects;
+    }
+
+    /// A statement as it is sent.
+    fn sent<'s>(&self, statement: &'s str) -> Cow<'s, str> {
+        match self.corrects {
+            true => Cow::Owned(corrected(statement, &self.schema)),
+            false => text(statement, &self.schema),
+        }
+    }
+
+    /// Whether it is the user's own, so that what it holds is held for as long as the user likes.
+    pub(super) fn is_users(&self) -> bool {
+        matches!(self.way, Way::Users(_))
+    }
+
     pub(super) fn users(transaction: &'a dyn UsersTransaction, schema: Arc<str>) -> Self {
-        Link { way: Way::Users(transaction), schema, types: None }
+        Link { way: Way::Users(transaction), schema, types: None, corrects: false }
     }
 
     pub(super) async fn query(
@@ -209,22 +256,22 @@ impl<'a> Link<'a> {
                 let connection = own.connection();
                 let rows = own.answer(async {
                     let prepared =
-                        connection.prepared(statement, || text(statement, &self.schema).into_owned()).await?;
+                        connection.prepared(statement, self.corrects, || self.sent(statement).into_owned()).await?;
                     connection.client.query(&prepared, parameters).await
                 });
                 rows.await?.into_iter().map(Row::Own).collect()
             }
             (Way::Own(own), Some(types)) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 let types = self.types_of(types, own, statement, &text).await?;
                 let rows = own.answer(own.connection().client.query_typed(&text, &typed(parameters, &types))).await?;
                 rows.into_iter().map(Row::Own).collect()
             }
             (Way::Lent(lent), _) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 lent.answer(lent.connection().query(&text, parameters)).await?
             }
-            (Way::Users(transaction), _) => transaction.query(&text(statement, &self.schema), parameters).await?,
+            (Way::Users(transaction), _) => transaction.query(&self.sent(statement), parameters).await?,
         })
     }
 
@@ -238,21 +285,21 @@ impl<'a> Link<'a> {
                 let connection = own.connection();
                 let changed = own.answer(async {
                     let prepared =
-                        connection.prepared(statement, || text(statement, &self.schema).into_owned()).await?;
+                        connection.prepared(statement, self.corrects, || self.sent(statement).into_owned()).await?;
                     connection.client.execute(&prepared, parameters).await
                 });
                 changed.await
             }
             (Way::Own(own), Some(types)) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 let types = self.types_of(types, own, statement, &text).await?;
                 own.answer(own.connection().client.execute_typed(&text, &typed(parameters, &types))).await
             }
             (Way::Lent(lent), _) => {
-                let text = text(statement, &self.schema);
+                let text = self.sent(statement);
                 lent.answer(lent.connection().execute(&text, parameters)).await
             }
-            (Way::Users(transaction), _) => transaction.execute(&text(statement, &self.schema), parameters).await,
+            (Way::Users(transaction), _) => transaction.execute(&self.sent(statement), parameters).await,
         }
     }
 

@@ -54,6 +54,7 @@ mod settle;
 #[cfg(any(feature = "sqlx-0_8", feature = "sqlx-0_9"))]
 mod sqlx;
 mod store;
+mod store_clock;
 mod tls;
 mod tokens;
 mod transaction;
@@ -115,6 +116,7 @@ struct Inner {
     clock: Option<Arc<dyn Clock>>,
     /// The newest server whose data this process remembers something of.
     epoch: AtomicU64,
+    store_clock: store_clock::StoreClock,
     /// Read once the schema is there.
     ids: OnceLock<IdKey>,
     lanes: Lanes,
@@ -162,6 +164,7 @@ impl PostgresStore {
             slow_path_lock,
             clock,
             epoch: AtomicU64::new(0),
+            store_clock: store_clock::StoreClock::default(),
             ids: OnceLock::new(),
             lanes: Lanes::default(),
             cursors: ClaimCursors::default(),
@@ -179,6 +182,9 @@ impl PostgresStore {
                 false => migrate::check(&link, &inner.schema).await?,
             }
             let _ = inner.ids.set(IdKey::read(&link).await?);
+            if inner.clock.is_none() {
+                inner.look_at_clock(&mut link).await?;
+            }
             inner.epoch.store(link.epoch(), Ordering::SeqCst);
             Ok::<(), Fault>(())
         };
@@ -274,10 +280,13 @@ impl Inner {
 
     /// A connection for a call that may take so long in all.
     async fn link_for(&self, caller: Caller, limit: Duration) -> Result<Link<'static>, Fault> {
-        let link = self.any_link(caller, limit).await?;
+        let mut link = self.any_link(caller, limit).await?;
         if link.epoch() > self.epoch.load(Ordering::SeqCst) {
-            self.forget(&link).await?;
+            self.forget(&mut link).await?;
+        } else {
+            self.follow_skew(&mut link).await?;
         }
+        link.correct_clock(self.store_clock.is_skewed());
         Ok(link)
     }
 
@@ -290,7 +299,8 @@ impl Inner {
     }
 
     /// Drops what was remembered of another server's data, before any statement runs on this one.
-    async fn forget(&self, link: &Link<'_>) -> Result<(), Fault> {
+    /// The store's time goes on from where it was, whatever this server's clock says.
+    async fn forget(&self, link: &mut Link<'_>) -> Result<(), Fault> {
         if !self.has_key(&IdKey::read(link).await?) {
             let problem = "the store behind this URL is another one now: start this program again";
             return Err(Error::store("use another server", problem).into());
@@ -298,12 +308,23 @@ impl Inner {
         self.lanes.forget();
         self.cursors.forget();
         self.progress.forget();
+        if self.clock.is_none() {
+            self.look_at_clock(link).await?;
+        }
         self.epoch.fetch_max(link.epoch(), Ordering::SeqCst);
         Ok(())
     }
 
     async fn transaction(self: &Arc<Self>, caller: Caller) -> Result<transaction::Transaction<'static>, Fault> {
-        transaction::Transaction::begin(self.link_for(caller, link::SLOW_MAX).await?, Arc::clone(self)).await
+        let link = self.link_for(caller, link::SLOW_MAX).await?;
+        let tx = transaction::Transaction::begin(link, Arc::clone(self)).await?;
+        if !self.leaps_ahead(tx.now) {
+            return Ok(tx);
+        }
+        // Nothing is ended or fired by a clock that leapt just now.
+        let mut link = tx.abandon().await;
+        self.look_at_clock(&mut link).await?;
+        transaction::Transaction::begin(link, Arc::clone(self)).await
     }
 
     /// The time of a clock that was put in place of the database's.
@@ -314,15 +335,15 @@ impl Inner {
     /// The present moment for what is done every so often: by a clock that was put in place of the database's, or else by this
     /// process's own.
     fn moment(&self) -> claim_cursor::Moment {
-        let given = self.given_time().map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or_default()));
-        given.unwrap_or_else(claim_cursor::present)
+        let micros = |now: Timestamp| Duration::from_micros(u64::try_from(now.as_micros()).unwrap_or_default());
+        self.clock.as_ref().map(|clock| micros(clock.now())).unwrap_or_else(claim_cursor::present)
     }
 
     async fn read_clock(&self, link: &Link<'_>) -> Result<Timestamp, Fault> {
-        if let Some(time) = self.given_time() {
-            return Ok(job_rows::time(time));
+        if let Some(clock) = &self.clock {
+            return Ok(clock.now());
         }
-        let rows = link.query(include_str!("sql/get_time.sql"), &[]).await?;
+        let rows = link.query(include_str!("sql/get_time.sql"), &[&self.given_time()]).await?;
         Ok(job_rows::time(rows[0].get("now")))
     }
 

@@ -178,7 +178,7 @@ impl Mover {
             link.execute(include_str!("moving/put_acts.sql"), &[&acts]).await?;
             put_samples(link, rest).await?;
             link.query(include_str!("moving/set_last_sequence.sql"), &[&rest.last_sequence.max(1)]).await?;
-            link.execute(include_str!("sql/put_pulse.sql"), &[&rest.at.as_micros(), &0_i64, &0_i64]).await?;
+            link.execute(include_str!("sql/put_pulse.sql"), &[&rest.at.as_micros(), &0_i64, &0_i64, &0_i64]).await?;
             Ok(())
         };
         let written = written.await;

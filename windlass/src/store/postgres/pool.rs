@@ -74,8 +74,9 @@ impl managed::Manager for Manager {
 /// One connection to the primary.
 pub(super) struct Connection {
     pub(super) client: Client,
-    /// What is prepared, by the place of the statement's text in memory: hashing the text takes longer.
-    statements: Mutex<HashMap<(usize, usize), Statement>>,
+    /// What is prepared, by the place of the statement's text in memory, since hashing the text takes longer, and by whether it
+    /// goes by the corrected clock.
+    statements: Mutex<HashMap<(usize, usize, bool), Statement>>,
     task: JoinHandle<()>,
     pub(super) generation: u64,
     pub(super) epoch: u64,
@@ -128,9 +129,10 @@ impl Connection {
     pub(super) async fn prepared(
         &self,
         place: &'static str,
+        corrects: bool,
         text: impl FnOnce() -> String,
     ) -> std::result::Result<Statement, tokio_postgres::Error> {
-        let key = (place.as_ptr() as usize, place.len());
+        let key = (place.as_ptr() as usize, place.len(), corrects);
         let statements = || self.statements.lock().expect("no panic while the statements are locked");
         if let Some(known) = statements().get(&key) {
             return Ok(known.clone());

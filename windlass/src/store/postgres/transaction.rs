@@ -64,6 +64,12 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    /// Undoes everything, and gives the connection back.
+    pub(super) async fn abandon(mut self) -> Link<'a> {
+        self.link.roll_back().await;
+        self.link
+    }
+
     /// Leaves the commit to the user whose transaction this is, with the hints that go with it. Lanes that it made are
     /// looked up again once they are needed.
     pub(super) fn hand_over(self) -> (Link<'a>, Vec<Wake>) {

@@ -69,6 +69,16 @@ pub fn absence(absence: &Absence) -> ActRecord {
     ActRecord { at: *back_at, by: None, act, target, changed: 1, why }
 }
 
+/// What is recorded of a leap of the clock (L8): by how many microseconds it was set ahead, what is added to it from now on.
+pub fn leap(leap: i64, skew: i64, now: Timestamp) -> ActRecord {
+    let seconds = |micros: i64| micros.unsigned_abs() / 1_000_000;
+    let way = if leap > 0 { "ahead" } else { "back" };
+    let target = format!("the server's clock, set {way} by {} s", seconds(leap));
+    let sign = if skew < 0 { "minus" } else { "plus" };
+    let why = Some(format!("the store's time goes on: the clock {sign} {} s, until both agree", seconds(skew)));
+    ActRecord { at: now, by: None, act: "leap".to_owned(), target, changed: 1, why }
+}
+
 /// What is recorded of a queue that was paused or resumed, and the hint to send with it (O3).
 ///
 /// That of a resume says that the queue may have a job to claim; whether it has is for the claim to find out.

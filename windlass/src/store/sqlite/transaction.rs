@@ -155,7 +155,8 @@ impl<'c> Transaction<'c> {
             return Ok(());
         }
         let mut statement = self.statement(include_str!("sql/get_latest_end.sql"))?;
-        let latest: Option<i64> = statement.query_row([self.now.plus(LAPSING).as_micros()], |row| row.get(0))?;
+        let moments = [self.now.plus(LAPSING).as_micros(), before.at.as_micros()];
+        let latest: Option<i64> = statement.query_row(moments, |row| row.get(0))?;
         let (after, absence) = before.beat(self.now, latest.map(Timestamp::from_micros));
         let fields = [after.at, after.away_from, after.grace_until].map(Timestamp::as_micros);
         self.statement(include_str!("sql/put_pulse.sql"))?.execute(fields)?;

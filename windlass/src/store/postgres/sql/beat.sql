@@ -1,16 +1,27 @@
--- Beats (see Pulse): notes the time, unless that was done just now, or so long ago that the store was away; then put_pulse is
--- called for. Gives the pulse as it was, and the time.
--- $1 the time, null for the server's; $2 how close together beats may be; $3 after how long the store counts as away.
--- By pulse_pkey.
-with clock as materialized (
-    select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
+-- Beats (see Pulse): notes the time, unless that was done just now, or is being done, which gives no row. Gives false where the
+-- last beat is so long ago that the store was away, or there was none: then put_pulse is called for.
+-- The time is read once the row is held: a beat before may have waited for the standby. Of the correction of the server's clock a
+-- part of the time that passed is taken back.
+-- $1 the time, null for the server's; $2 how close together beats may be; $3 after how long the store counts as
+-- away; $4 which part is taken back. By pulse_pkey.
+with held as materialized (
+    select p.at, p.skew
+    from windlass.pulse p
+    where p.only_row
+        and p.at <= coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + p.skew) - $2::bigint
+    for update skip locked
+),
+clock as materialized (
+    select
+        h.at, h.skew,
+        coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + h.skew) as now
+    from held h
 ),
 beaten as (
-    update windlass.pulse
-    set at = (select now from clock)
-    where only_row
-        and at <= (select now from clock) - $2::bigint and at >= (select now from clock) - $3::bigint
+    update windlass.pulse p
+    set at = c.now, skew = c.skew - sign(c.skew)::bigint * least(abs(c.skew), (c.now - c.at) / $4::bigint)
+    from clock c
+    where p.only_row and c.at >= c.now - $3::bigint
+    returning p.at
 )
-select p.at, p.away_from, p.grace_until, (select now from clock) as now
-from windlass.pulse p
-where p.only_row
+select exists (select from beaten) as beaten from clock

@@ -1,2 +1,6 @@
--- The pulse. By pulse_pkey.
-select at, away_from, grace_until from windlass.pulse where only_row
+-- The pulse, and the time by its skew. $1 the time, null for the server's. By pulse_pkey.
+select
+    p.at, p.away_from, p.grace_until, p.skew,
+    coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + p.skew) as now
+from windlass.pulse p
+where p.only_row

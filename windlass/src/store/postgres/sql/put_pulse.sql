@@ -1,4 +1,4 @@
--- Writes the pulse. $1 to $3 its fields. By pulse_pkey.
+-- Writes the pulse. $1 to $3 its fields, $4 the correction of the server's clock. By pulse_pkey.
 update windlass.pulse
-set at = $1::bigint, away_from = $2::bigint, grace_until = $3::bigint
+set at = $1::bigint, away_from = $2::bigint, grace_until = $3::bigint, skew = $4::bigint
 where only_row
