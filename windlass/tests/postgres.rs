@@ -3,17 +3,16 @@
 //! Each test has a schema of its own in the database that `WINDLASS_TEST_POSTGRES` names. "Another process" is another
 //! store on the same schema: it shares nothing with the first but the database.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
-use windlass::flow::ControlEdit;
 use windlass::job::{JobSpec, LeaseKey, Limits, Stale, WorkerId};
 use windlass::store::{
-    Act, ClaimRequest, Claimed, Extended, Filter, ListQuery, Operation, PostgresOptions, PostgresStore, Save, Settled,
-    Store, Target, Upkeep, Wake,
+    Act, ClaimRequest, Claimed, Extended, Operation, PostgresOptions, PostgresStore, Save, Settled, Store, Target,
+    Upkeep, Wake,
 };
 use windlass::workflow::Submission;
 use windlass::{Error, JobId, ManualClock, NewJob, Payload, Policies, QueueName, State};
@@ -590,50 +589,4 @@ async fn d6_an_exhausted_pool_and_an_absent_server_are_told() {
     let absent = PostgresStore::open("postgres://nobody:hunter2@127.0.0.1:1/none").await.expect_err("no server");
     assert!(matches!(absent, Error::StoreUnavailable { known: true, .. }), "{absent}");
     assert!(!format!("{absent} {absent:?}").contains("hunter2"), "{absent:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_acts_the_newest_ten_thousand_are_kept() {
-    let schema = new_schema();
-    let store = open(&schema).await;
-    let old = format!("insert into {schema}.act (record) select '{{}}' from generate_series(1, 10500)");
-    client().await.batch_execute(&old).await.expect("old acts");
-    store.control(&ControlEdit::pause(QueueName::default(), true), Some("ada")).await.expect("paused");
-    let count = client().await.query_one(&format!("select count(*) from {schema}.act"), &[]).await.expect("a count");
-    assert_eq!(count.get::<_, i64>(0), 10_000);
-    let newest = store.acts(None, 1).await.expect("acts").items;
-    assert_eq!(newest[0].by.as_deref(), Some("ada"), "what was done last is there");
-}
-
-/// Among many jobs without it, a tag is found by an index and not by looking at them all.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_list_by_tag_or_correlation_looks_only_at_jobs_that_have_it() {
-    let store = open(&new_schema()).await;
-    store.insert(batch(vec![job(); 2_000])).await.expect("insert");
-    let rare = enqueue(&store, job().tag("team", "rare").correlation_id("order-7")).await;
-    let tags = BTreeMap::from([("team".to_owned(), "rare".to_owned())]);
-    let by_tag = Filter { tags, ..Filter::default() };
-    let by_id = Filter { correlation_id: Some("order-7".to_owned()), ..Filter::default() };
-    for filter in [by_tag, by_id] {
-        let counted = store.count(&filter, 100, 1_000).await.expect("count");
-        assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false), "{filter:?}");
-        let query = ListQuery { filter, limit: 10, ..ListQuery::default() };
-        let page = store.list(&query).await.expect("list");
-        assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [rare]);
-        assert_eq!(page.next, None, "nothing is left to be looked at");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_running_jobs_looks_only_at_those_that_run() {
-    let store = open(&new_schema()).await;
-    let running = enqueue(&store, job()).await;
-    assert_eq!(claim(&store, 1).await.len(), 1);
-    store.insert(batch(vec![job(); 2_000])).await.expect("insert");
-    let worker = WorkerId::new("w").expect("a name");
-    let filter = Filter { worker: Some(worker), states: vec![State::Running], ..Filter::default() };
-    let counted = store.count(&filter, 100, 1_000).await.expect("count");
-    assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false));
-    let page = store.list(&ListQuery { filter, limit: 10, ..ListQuery::default() }).await.expect("list");
-    assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [running]);
 }

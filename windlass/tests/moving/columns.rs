@@ -84,6 +84,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "lane kind count",
         "event xid at seqs: events that were, of which readers begin anew; their sums are moved",
     ),
+    ("gate", "", "queue lane running tat held_until turn swept_at: a move takes no flow control along"),
     (
         "job",
         "seq id lane priority inherited depth created_at deadline content_type payload options depends_on workflow schedule \
@@ -96,12 +97,13 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "leased",
         "seq lane token version expires_at deadline attempt failures lost generation scheduled_at started_at failed_at failure \
          worker cancel",
-        "priority slow visibility lease_max: follow from the job",
+        "priority slow visibility lease_max strand: follow from the job, of a queue that is not controlled",
     ),
     ("log", "seq version at text", "line: numbered anew, in the same order"),
     ("mark", "", "name value seq: follow from the job"),
     ("migration", "", "number applied_at: each store's own"),
     ("move", "", "only_row record closed: the move itself"),
+    ("note", "", "queue note strands counts lane key hold: a move takes no flow control along"),
     (
         "pending",
         "seq lane waits_all waits_any run_at deadline version attempt failures lost generation scheduled_at updated_at \
@@ -109,7 +111,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "slow: follows from the job",
     ),
     ("pulse", "at", "only_row away_from grace_until: an absence ends with the move"),
-    ("queue", "name paused", "queue: numbered anew"),
+    ("queue", "name halted", "queue paused control: numbered anew; a move takes no flow control along"),
     (
         "ready",
         "seq lane state due deadline version attempt failures lost generation scheduled_at updated_at started_at failed_at \
@@ -119,6 +121,11 @@ const POSTGRES: &[(&str, &str, &str)] = &[
     ("sample", "step at data", ""),
     ("schedule", "name next_at paused record", ""),
     ("store", "id_key", "only_row owner: each store's own"),
+    (
+        "strand",
+        "",
+        "strand queue key lane look level class turn running tat held_until owner limits: a move takes no flow control along",
+    ),
     ("worker", "", "id started_at seen_at report: workers announce themselves again"),
     ("workflow", "workflow seq name created_at pruned", ""),
 ];

@@ -61,7 +61,9 @@ async fn fill(store: &dyn Store) -> Filled {
     }
     for queue in ["dead", "retried"] {
         for claimed in claim(store, queue, 2).await {
-            store.settle(&[claimed.lease.fail(Failure::temporary("busy"), &mut random)]).await.expect("settled");
+            // Not due again while it is moved.
+            let busy = Failure::temporary("busy").retry_after(Duration::from_secs(3600));
+            store.settle(&[claimed.lease.fail(busy, &mut random)]).await.expect("settled");
         }
     }
     let requeued = *jobs.last().expect("there are jobs");

@@ -4,6 +4,7 @@
 
 mod damage;
 mod health;
+mod lists;
 mod plans;
 mod pooler;
 mod pools;
