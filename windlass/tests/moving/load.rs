@@ -37,9 +37,10 @@ impl Load {
             tasks.push(tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     let inserted = store.insert(batch((0..20).map(|_| job("load")).collect())).await.expect("insert");
-                    let ids = inserted.jobs.iter().map(|job| (job.id, 0));
-                    // A worker may have been quicker.
-                    ids.for_each(|(id, none)| drop(seen.lock().expect("not poisoned").entry(id).or_insert(none)));
+                    for job in &inserted.jobs {
+                        // A worker may have been quicker.
+                        seen.lock().expect("not poisoned").entry(job.id).or_insert(0);
+                    }
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }));

@@ -40,8 +40,10 @@ sqlx_pool!(sqlx_0_8_pool, sqlx_0_8);
 #[cfg(feature = "sqlx-0_9")]
 sqlx_pool!(sqlx_0_9_pool, sqlx_0_9);
 
+type MakePool = fn() -> ApplicationPool;
+
 /// The pools there are, by name.
-fn pools() -> Vec<(&'static str, fn() -> ApplicationPool)> {
+fn pools() -> Vec<(&'static str, MakePool)> {
     vec![
         ("deadpool", deadpool),
         #[cfg(feature = "sqlx-0_8")]
