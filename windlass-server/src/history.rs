@@ -18,7 +18,7 @@ pub(crate) async fn read(store: &dyn Store, id: JobId) -> Result<History> {
     Ok(History { items: told(&job, &attempts, &acts), complete })
 }
 
-/// The acts that name a job, newest first, and whether all since its submission were looked at. Whoever may not see acts gets
+/// The acts that name a job, newest first, and whether all since its submission were looked at. A caller that may not see acts gets
 /// none.
 async fn acts_on(store: &dyn Store, job: &JobRecord) -> Result<(Vec<ActRecord>, bool)> {
     let (name, mut found, mut after) = (job.id.to_string(), Vec::new(), None);

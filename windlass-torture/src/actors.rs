@@ -17,7 +17,7 @@ use windlass::{Client, JobId, NewJob, Payload, Priority, QueueName, Result, Retr
 use super::history::{Event, Lease, Log};
 use super::jobs::{Act, App, BACKOFF, Call, Calls, QUEUE_SHORT, QUEUES, TYPES, perform};
 
-/// So many unfinished jobs and no more are waiting at a time, or the end of the run would come late.
+/// How many unfinished jobs wait at a time at most, or the end of the run would come late.
 const UNFINISHED_MAX: u64 = 400;
 /// How often a producer looks how many there are, in calls.
 const LOOK_EVERY: usize = 8;
@@ -218,7 +218,7 @@ pub async fn haunt(
                     keys.iter().map(|key| windlass::store::Save::under(*key).log(["late".to_owned()])).collect();
                 let _ = store.save(&saves).await;
             }
-            // Whoever is not answered may ask again.
+            // A caller that is not answered may ask again.
             for _ in 0..2 {
                 if store.settle(&settlements).await.is_ok() {
                     break;

@@ -1,4 +1,4 @@
-//! A run within one process, on any store: for a store in memory, and for whoever writes a store of their own.
+//! A run within one process, on any store: for a store in memory, and for authors of a store of their own.
 //!
 //! The actors are tasks. A worker that is dropped in mid-flight stands for one that is killed; what only processes can
 //! suffer (being stalled, a server that dies) is left to [`run`](super::run).

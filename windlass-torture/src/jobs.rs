@@ -30,7 +30,7 @@ const KEY_SLOT_MICROS: u64 = 50_000;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// Takes so many milliseconds and succeeds.
+    /// Takes this many milliseconds and succeeds.
     Work(u64),
     /// Fails with this category so often, then succeeds.
     Fail(Category, u32),
@@ -42,11 +42,11 @@ pub enum Act {
     Block,
     /// Panics so often.
     Panic(u32),
-    /// Snoozes once, for so many milliseconds.
+    /// Snoozes once, for this many milliseconds.
     Snooze(u64),
     /// Saves progress, a checkpoint and log lines.
     Save,
-    /// Spawns so many children, the first of which spawns as many again if asked.
+    /// Spawns this many children, the first of which spawns as many again if asked.
     Spawn(u32, bool),
     /// Kills its own process so often.
     Poison(u32),
@@ -119,7 +119,7 @@ fn job_of(act: &Act, job_type: &str, queue: &str) -> windlass::Result<NewJob> {
 pub enum Call {
     /// A batch of jobs.
     Batch(Vec<NewJob>),
-    /// The same batch, whose first job has an idempotency key, so many times at once.
+    /// The same batch, whose first job has an idempotency key, this many times at once.
     Race(Vec<NewJob>, usize),
     /// A workflow.
     Flow(Workflow),

@@ -28,7 +28,7 @@ const AGAIN: &str = "-again";
 /// One way to break the contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// A job is completed by its id, whoever holds its lease.
+    /// A job is completed by its id, without its lease.
     CompletionById,
     /// A settlement is taken from a lease that has expired.
     ExpiryNotChecked,
@@ -105,7 +105,7 @@ impl Planted {
         self.has(Bug::ExpiryNotChecked) || self.has(Bug::HeartbeatRevives)
     }
 
-    /// Whether it is time for the bug to show: every so many occasions.
+    /// Whether it is time for the bug to show: once in a fixed number of occasions.
     fn every(&self, occasions: usize) -> bool {
         self.turns.fetch_add(1, Ordering::Relaxed) % occasions == occasions - 1
     }

@@ -1,7 +1,7 @@
 //! One process of a run. The `windlass-torture` binary starts itself again as each of them.
 //!
 //! What a process is to do stands in an environment variable, because a store's URL may hold a password and arguments
-//! are seen by everybody. A process goes when it is told to, when whoever started it is gone, or when it is killed.
+//! are seen by everybody. A process goes when it is told to, when its parent is gone, or when it is killed.
 
 use std::path::PathBuf;
 use std::sync::Arc;

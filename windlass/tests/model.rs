@@ -12,7 +12,7 @@ use windlass::store::conformance::Subject;
 use windlass::store::conformance::model::{self, ModelOptions, ModelReport};
 use windlass::store::{MemoryStore, Store};
 
-/// Runs so many histories, and shows that a good part of them was worth running.
+/// Runs this many histories, and shows that a good part of them was worth running.
 fn agree(subject: &dyn Subject, histories: u32) {
     let options = ModelOptions::from_env(histories);
     println!("{}: {options:?}", subject.name());

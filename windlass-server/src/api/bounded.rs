@@ -145,7 +145,7 @@ pub(super) fn bytes_of(job: &JobRecord) -> usize {
     data + tags + said + JOB_BYTES
 }
 
-/// The job without what users put into it, for whoever keeps many and shows none of that.
+/// The job without what users put into it, for callers that keep many jobs and show none of that.
 pub(super) fn without_data(mut job: JobRecord) -> JobRecord {
     Arc::make_mut(&mut job.spec).payload = Payload::default();
     JobRecord { result: None, checkpoint: None, ..job }
@@ -333,7 +333,7 @@ mod tests {
 
     const LARGE: usize = 900_000;
 
-    /// A store with so many large jobs, and the first of them.
+    /// A store with this many large jobs, and the first of them.
     async fn state(jobs: usize) -> (ApiState, JobRecord) {
         let client = Client::with_store(Arc::new(MemoryStore::new()));
         let job = || NewJob::new("t", Payload::json(&"x".repeat(LARGE)).expect("JSON"));

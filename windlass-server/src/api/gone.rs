@@ -18,7 +18,7 @@ use crate::wire::{GoneWorker, LostJob};
 pub(super) const TOLD_FOR: Duration = Duration::from_secs(3600);
 /// How often somebody looks who is there: more than once in the time for which a silent worker counts as live.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Most workers that are told of, the newest: whoever claims chooses the names.
+/// How many workers are listed at most, the newest: clients that claim choose the names.
 const TOLD_MAX: usize = 50;
 /// Most jobs of one worker that are told of.
 const JOBS_MAX: usize = 20;

@@ -263,7 +263,7 @@ async fn explain(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Jso
     Ok(Json(answer))
 }
 
-/// About when a job starts that so many are ahead of; none where nothing of its queue ended in the last minute.
+/// About when a job starts that has `ahead` jobs before it; none where nothing of its queue ended in the last minute.
 async fn prospect(state: &ApiState, id: JobId, ahead: u64) -> Result<Option<Prospect>, Refusal> {
     let queue = state.client().job(id).await?.spec.queue.clone();
     let now = state.store().now().await?;

@@ -1,7 +1,7 @@
 //! Acts on many jobs: a loop of bounded steps in the background, to be followed and stopped.
 //!
 //! What runs here is known to this server only and ends with it; what it has changed stays changed, and the store has
-//! recorded each step. Whoever needs to go on after a restart drives the steps with `/v1/operations/step`.
+//! recorded each step. A client that must go on after a restart drives the steps with `/v1/operations/step`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

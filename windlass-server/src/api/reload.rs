@@ -1,4 +1,4 @@
-//! The configuration read again on request, as SIGHUP does it: for whoever revokes a token and is not on the machine.
+//! The configuration read again on request, as SIGHUP does it: for an operator who revokes a token from another machine.
 
 use axum::Json;
 use axum::extract::State;

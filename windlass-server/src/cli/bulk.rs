@@ -191,7 +191,7 @@ pub(crate) async fn on_all(
         say(format!("no jobs to {} among {}", verb.name, describe(&filter)));
         return report(session, verb, 0, &[], how);
     }
-    // A server looks at so many rows and no more: then nobody knows how many there are.
+    // A server stops looking after a bounded number of rows: then the total is not known.
     let count = if counted.capped { COUNT_MAX + 1 } else { counted.count };
     if !how.dry_run && !how.yes {
         ask(verb.name, verb.done, count, &filter)?;

@@ -90,7 +90,7 @@ async fn one(session: &Session, arguments: &Arguments, job_type: &str) -> anyhow
         tell_undelivered(session).await?;
     }
     let Some(limit) = arguments.wait else { return session.out.one(&Stored(inserted)) };
-    // Whoever stops waiting must know what to look for.
+    // A caller that stops waiting must know which job to look for.
     say(format!("job {} is enqueued; waiting until it has ended", inserted.id));
     let ended = wait::until_ended(session, &[inserted.id], limit).await?;
     wait::print(session, &ended)

@@ -116,7 +116,7 @@ struct Batch {
     ended: bool,
 }
 
-/// Up to so many jobs, each checked; the refs of a batch hold inside it.
+/// A batch of jobs, each checked; the refs of a batch hold inside it.
 fn read_batch(
     lines: &mut Lines,
     batch: usize,

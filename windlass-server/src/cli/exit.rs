@@ -63,7 +63,7 @@ impl fmt::Display for End {
 
 impl std::error::Error for End {}
 
-/// The exit code of an error; `None` when whoever read our output has gone, which is no error of ours.
+/// The exit code of an error; `None` when the reader of our output has gone, which is no error of ours.
 pub(crate) fn code(error: &anyhow::Error) -> Option<Exit> {
     for cause in error.chain() {
         if let Some(end) = cause.downcast_ref::<End>() {

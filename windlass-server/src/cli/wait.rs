@@ -15,7 +15,7 @@ use super::table::span;
 
 /// How often the line on the terminal tells anew where a job stands.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
-/// After so many of these a job that has not started probably waits for something: it is said what.
+/// After this many looks a job that has not started probably waits for something: the command then says for what.
 const PATIENCE: u32 = 2;
 
 /// Waits until all these jobs have ended, no longer than `limit`; gives them in order.

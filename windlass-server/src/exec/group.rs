@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::leftover;
 
-/// Counts the process groups that have not ended, for whoever must not leave before they have.
+/// Counts the process groups that have not ended, for a worker that must not exit before they have.
 #[derive(Clone, Debug)]
 pub(super) struct Count(Arc<watch::Sender<usize>>);
 

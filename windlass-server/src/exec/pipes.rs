@@ -22,9 +22,9 @@ pub(super) struct Kept {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Keep {
-    /// The first so many bytes.
+    /// The first bytes, up to a bound.
     First(usize),
-    /// The last so many bytes.
+    /// The last bytes, up to a bound.
     Last(usize),
 }
 

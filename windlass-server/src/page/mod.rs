@@ -1,6 +1,6 @@
-//! The page: files that come with the binary, answered to whoever asks, without a token.
+//! The page: files that come with the binary, answered to every caller, without a token.
 //!
-//! They hold no data: what the page shows it asks of the API, under the roles of whoever looks. The files are built by
+//! They hold no data: what the page shows it asks of the API, under the roles of the person who looks. The files are built by
 //! `windlass-server/page/build.mjs`, committed, and listed in `assets.rs`, which the build prints. Only exact names are
 //! answered; the paths of the page's own screens answer the entry, and everything else is left to the API.
 
@@ -86,7 +86,7 @@ fn answer_entry(headers: &HeaderMap, base: &str) -> Response<Body> {
     response
 }
 
-/// The bytes with their type, compressed for whoever takes them so.
+/// The bytes with their type, compressed for clients that accept it.
 fn sent(name: &str, bytes: Cow<'static, [u8]>, headers: &HeaderMap) -> Response<Body> {
     let takes_gzip = headers.get_all(header::ACCEPT_ENCODING).iter().any(|value| {
         value.to_str().is_ok_and(|text| text.split(',').any(|one| matches!(one.trim(), "gzip" | "gzip;q=1.0")))

@@ -1,4 +1,4 @@
-//! The server's hints, passed on to whoever waits for wakes.
+//! The server's hints, passed on to the tasks that wait for wakes.
 
 use std::sync::Weak;
 use std::time::Duration;

@@ -356,7 +356,7 @@ impl Seen {
     }
 }
 
-/// What a caller may see; whoever is bound to several queues cannot ask for all of them at once.
+/// What a caller may see; a token that is bound to several queues cannot ask for all of them at once.
 fn allowed<T: Default>(answer: Result<T>) -> Result<T> {
     match answer {
         Err(Error::Unauthorized(_)) => Ok(T::default()),

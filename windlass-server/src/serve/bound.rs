@@ -151,7 +151,7 @@ impl Bound {
         }
     }
 
-    /// The schedule of this name, whoever's it is.
+    /// The schedule of this name, also one that the token does not cover.
     async fn schedule(&self, name: &str) -> Result<Option<ScheduleRecord>> {
         let mut after: Option<String> = None;
         loop {

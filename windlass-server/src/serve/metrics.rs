@@ -77,9 +77,9 @@ pub const METRICS: [Metric; 20] = [
     metric(REENCRYPTED, Kind::Counter, &[], "How many were encrypted again under the current key"),
 ];
 
-/// Queues beyond this many are left out, those with the fewest jobs first: whoever enqueues chooses the names.
+/// Queues beyond this many are left out, those with the fewest jobs first: producers choose the names.
 const QUEUES_MAX: usize = 1000;
-/// So many schedules are looked at.
+/// How many schedules are looked at.
 const SCHEDULES_MAX: usize = 1000;
 /// A schedule that is later than this does not fire by itself.
 const FIRING_LATE: Duration = Duration::from_secs(60);

@@ -78,7 +78,7 @@ pub async fn run(given: Given, settings: Settings, demo: Option<u64>) -> anyhow:
             words::say_done(abandoned);
             true
         }
-        // Whoever asks twice does not want to wait; leases expire, and nothing that was acknowledged is lost.
+        // An operator who asks twice does not want to wait; leases expire, and nothing that was acknowledged is lost.
         () = signals.next() => false,
     };
     Ok(in_order)

@@ -21,7 +21,7 @@ const HOST: &str = "(by its claims)";
 const ANNOUNCED_EVERY: Duration = Duration::from_secs(10);
 /// Workers that were not heard of for so long are forgotten when there are many.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-/// Most workers that are kept in mind: whoever claims chooses the names.
+/// Most workers that are kept in mind: clients that claim choose the names.
 const WORKERS_MAX: usize = 10_000;
 /// Most leases that are kept in mind; beyond, settlements are looked up.
 const HELD_MAX: usize = 100_000;
@@ -177,7 +177,7 @@ impl Known {
         Known { report, heard: now, announced: None, by_itself: false, held: HashMap::new() }
     }
 
-    /// Takes over what a claim says: queues, types, and that so many slots are free.
+    /// Takes over what a claim says: queues, types, and how many slots are free.
     fn asks(&mut self, request: &ClaimRequest, now: Instant) {
         self.heard = now;
         self.held.retain(|_, held| held.until > now);
@@ -238,7 +238,7 @@ impl People {
         }
     }
 
-    /// Whoever holds a job holds it no more.
+    /// The worker that held a job holds it no more.
     fn let_go(&mut self, job: JobId) -> Option<Held> {
         let worker = self.holders.remove(&job)?;
         self.workers.get_mut(&worker)?.held.remove(&job)
@@ -283,7 +283,7 @@ impl Layer for Presence {
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {
         let mut live = self.inner.workers().await?;
-        // Whoever serves nothing has taken its leave.
+        // A worker that serves nothing has taken its leave.
         live.retain(|worker| !worker.queues.is_empty());
         Ok(live)
     }
@@ -317,7 +317,7 @@ mod tests {
         let leave = WorkerReport { queues: Vec::new(), ..Known::new(&live[0].id, Instant::now()).report };
         client.store().announce(&leave).await.expect("left");
         assert!(why(client.explain(next.id).await.expect("told")).contains("NoWorkerForQueue"));
-        assert_eq!(client.workers().await.expect("listed").len(), 0, "whoever serves nothing has left");
+        assert_eq!(client.workers().await.expect("listed").len(), 0, "a worker that serves nothing has left");
     }
 
     #[tokio::test]

@@ -143,7 +143,7 @@ pub(super) fn say_done(abandoned: usize) {
 }
 
 fn say(text: &str) {
-    // Whoever closed standard output does not want to know.
+    // A closed standard output has no reader.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

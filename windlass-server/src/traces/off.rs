@@ -1,4 +1,4 @@
-//! Without the feature there are no traces, and whoever asks for some is told so.
+//! Without the feature there are no traces, and a configuration that asks for some is told so.
 
 use axum::http::{HeaderMap, Method, StatusCode};
 use tracing::Span;

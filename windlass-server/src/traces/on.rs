@@ -75,7 +75,7 @@ impl Traces {
     }
 }
 
-/// The span of a request, in the trace that its caller names. Whoever only asks how the server is has none.
+/// The span of a request, in the trace that its caller names. A request for the server's health has none.
 pub(crate) fn of_request(method: &Method, resource: &'static str, headers: &HeaderMap) -> Span {
     if !ON.load(Ordering::Relaxed) || ["health", "metrics"].contains(&resource) {
         return Span::none();

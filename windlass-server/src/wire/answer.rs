@@ -166,7 +166,7 @@ pub struct Now {
 /// How many jobs match.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Count {
-    /// How many; at least so many when `capped`.
+    /// How many; at least this many when `capped`.
     pub count: u64,
     /// Whether counting stopped there: at `cap`, or because enough rows were looked at.
     pub capped: bool,

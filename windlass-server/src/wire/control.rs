@@ -13,7 +13,7 @@ use windlass::{JobId, JobType, Result, Timestamp};
 
 use super::duration::Span;
 
-/// At most so many starts in a time.
+/// At most `count` starts in a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {

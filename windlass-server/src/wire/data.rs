@@ -56,7 +56,7 @@ pub(super) fn join(field: &'static str, data: Data) -> Result<Option<Payload>> {
 }
 
 /// Puts together what a server read from its store. Bytes that were checked when they came in and are damaged now are
-/// taken as they are: only the handler of this one job has to cope with them, and not whoever reads a page with it.
+/// taken as they are: only the handler of this one job has to cope with them, and not the client that reads a page with it.
 pub(super) fn restore(field: &'static str, data: Data) -> Result<Option<Payload>> {
     match data {
         Data { json: None, base64: Some(text), content_type: Some(content_type) } if content_type == JSON => {

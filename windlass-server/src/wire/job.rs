@@ -145,7 +145,7 @@ pub struct Job {
     pub submitted_delay: Option<Span>,
 }
 
-/// What a server that does not say is taken to say; whoever reads a job goes by its `state`.
+/// What a server that does not say is taken to say; clients go by the job's `state`.
 fn ready() -> SimpleState {
     SimpleState::Ready
 }

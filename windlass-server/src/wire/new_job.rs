@@ -423,7 +423,7 @@ impl Submitted {
                 execution: self.execution_timeout.map_or(standard.timeouts.execution, |limit| limit.0),
                 visibility: self.visibility_timeout.map_or(standard.timeouts.visibility, |span| span.0),
                 lifetime: self.lifetime.map_or(standard.timeouts.lifetime, |limit| limit.0),
-                // Its end is in the record; from where it counted matters only to whoever stores it.
+                // Its end is in the record; from where it counted matters only to the store that computes it.
                 lifetime_from_run_at: false,
             },
             idempotency,

@@ -17,6 +17,7 @@ fn the_store_is_made_looked_at_checked_and_copied() {
         &["store", "check"],
         &["store", "check", "-o", "json"],
         &["store", "backup", "jobs.db"],
+        &["store", "reencrypt"],
         &["store", "migrate", "--store", "sqlite:new.db"],
         &["stats", "--store", "sqlite:new.db", "-o", "json"],
     ]);

@@ -158,7 +158,7 @@ fn a_server_that_refuses_is_told_apart() {
     assert!(ran.stderr.contains("WINDLASS_TOKEN") && !ran.stderr.contains("hunter2"), "{ran:?}");
 }
 
-/// L18: a hostile server cannot fill the memory of whoever asks it.
+/// L18: a hostile server cannot fill the memory of the program that asks it.
 #[test]
 fn l18_an_answer_that_is_far_too_large_is_not_read() {
     use std::io::{Read, Write};

@@ -120,7 +120,7 @@ impl Draw {
         self.0.usize(..below)
     }
 
-    /// True once in so many times.
+    /// True once in `times`.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

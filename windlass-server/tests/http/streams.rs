@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::Server;
 
-/// Reads a stream until it has given so many events; gives their ids, kinds and data.
+/// Reads a stream until it has given this number of events; gives their ids, kinds and data.
 async fn follow(
     url: &str,
     last: Option<&str>,
@@ -49,7 +49,7 @@ async fn events_are_resumed_where_they_ended() {
     assert_eq!(seen.iter().map(|(_, kind, _)| kind.as_str()).collect::<Vec<_>>(), ["enqueued", "enqueued"]);
     assert_eq!(seen[0].2["type"], json!("a"));
     assert_eq!(json!(seen[0].0), seen[0].2["cursor"]);
-    // What happened while nobody listened is told to whoever comes back with the last id.
+    // What happened while nobody listened is told to a client that comes back with the last id.
     server.post("/v1/queues/q/purge", json!(null)).await.ok();
     let missed = follow(&url, Some(&seen[0].0), 3, async || {}).await;
     let told: Vec<_> = missed.iter().map(|(_, kind, data)| (kind.as_str(), data["type"].as_str())).collect();

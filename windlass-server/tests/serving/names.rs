@@ -107,7 +107,7 @@ fn m15_an_admin_has_the_tokens_read_again() {
     assert_eq!(store.status.code(), Some(2), "a store has no tokens");
 }
 
-/// Payloads are ciphertext in the file, and plain to whoever comes through the server or has the key.
+/// Payloads are ciphertext in the file, and plain to clients of the server and holders of the key.
 #[test]
 fn payloads_are_encrypted_in_the_file_and_plain_through_the_server() {
     let place = Place::new();

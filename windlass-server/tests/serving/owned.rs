@@ -23,7 +23,7 @@ async fn count(client: &Client, state: State) -> u64 {
     client.count(&filter, 1000).await.expect("count")
 }
 
-/// H1: whoever has `WINDLASS_STORE` set for the real store and tries the demonstration keeps the history.
+/// H1: a user who has `WINDLASS_STORE` set for the real store and tries the demonstration keeps the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn h1_the_demonstration_touches_no_store_that_others_used() {
     let place = Place::new();

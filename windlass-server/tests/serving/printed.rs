@@ -171,7 +171,7 @@ fn the_examples_of_enqueue_work_when_typed() {
     );
 }
 
-/// A job that nobody can run: whoever waits is told at once what to look for, and after two seconds why it does not run.
+/// A job that no worker can run: a caller that waits is told at once what to look for, and after two seconds why it does not run.
 #[test]
 fn whoever_waits_is_told_why() {
     let place = Place::new();

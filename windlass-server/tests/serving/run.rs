@@ -144,7 +144,7 @@ fn killed_and_started_again_it_goes_on_with_the_same_jobs() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// Bulk work lives in the server's memory: whoever asks after a restart is told so, and does no harm by starting it again.
+/// Bulk work lives in the server's memory: a client that asks after a restart is told so, and does no harm by starting it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_that_a_restart_cut_off_is_not_known_and_can_be_started_again() {
     const JOBS: usize = 30_000;

@@ -105,7 +105,7 @@ async fn a_request_and_the_run_of_its_job_are_one_trace() {
     assert!(!all.contains("s3cret"), "payloads are in no span");
 }
 
-/// Work goes on where no collector answers, and whoever looks is told.
+/// Work goes on where no collector answers, and the log says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_away_stops_nothing() {
     let place = Place::new();

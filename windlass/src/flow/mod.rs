@@ -57,7 +57,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// At most so many running at once.
+    /// At most this many running at once.
     pub fn running(running: u32) -> Self {
         Limit { running: Some(running), ..Limit::default() }
     }
@@ -175,7 +175,7 @@ impl Control {
         Control::default()
     }
 
-    /// At most so many jobs of the queue run at once.
+    /// At most this many jobs of the queue run at once.
     #[must_use]
     pub fn running(mut self, running: u32) -> Self {
         self.running = Some(running);

@@ -18,7 +18,7 @@ pub const RATE_PER_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
 /// A burst unless said otherwise is what falls into this time.
 const BURST_TIME: Duration = Duration::from_millis(100);
 
-/// At most so many starts in a time (rule K7): in any interval of length t at most `burst + t × count ÷ per`.
+/// At most `count` starts in a time (rule K7): in any interval of length t at most `burst + t × count ÷ per`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rate {
     /// How many starts in the time.
@@ -31,28 +31,28 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many starts in this time; at one moment what falls into 100 ms, and at least one.
+    /// `count` starts in this time; at one moment what falls into 100 ms, and at least one.
     pub fn new(count: u32, per: Duration) -> Self {
         let at_once = u128::from(count) * BURST_TIME.as_micros() / per.as_micros().max(1);
         Rate { count, per, burst: u32::try_from(at_once).unwrap_or(RATE_COUNT_MAX).clamp(1, RATE_COUNT_MAX) }
     }
 
-    /// So many starts in a second.
+    /// `count` starts in a second.
     pub fn per_second(count: u32) -> Self {
         Rate::new(count, Duration::from_secs(1))
     }
 
-    /// So many starts in a minute.
+    /// `count` starts in a minute.
     pub fn per_minute(count: u32) -> Self {
         Rate::new(count, Duration::from_secs(60))
     }
 
-    /// So many starts in an hour.
+    /// `count` starts in an hour.
     pub fn per_hour(count: u32) -> Self {
         Rate::new(count, Duration::from_secs(3600))
     }
 
-    /// Never more than so many starts in any window of that length: one at a moment, evenly spread.
+    /// Never more than `count` starts in any window of that length: one at a moment, evenly spread.
     pub fn within(count: u32, per: Duration) -> Self {
         Rate { count, per, burst: 1 }
     }
@@ -103,7 +103,7 @@ impl Rate {
         Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 
-    /// The number after so many starts.
+    /// The number after this many starts.
     pub(super) fn after(&self, tat: i64, starts: u32, now: Timestamp) -> i64 {
         let used = i128::from(tat).max(nanos(now)) + i128::from(self.step()) * i128::from(starts);
         i64::try_from(used).unwrap_or(i64::MAX)

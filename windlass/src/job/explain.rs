@@ -115,7 +115,7 @@ pub enum Why {
     },
     /// Other jobs come first.
     JobsAhead {
-        /// How many; at least so many when `capped`.
+        /// How many; at least this many when `capped`.
         jobs: usize,
         /// Whether counting stopped there.
         capped: bool,

@@ -2,7 +2,7 @@
 //! over the message without what differs from job to job.
 //!
 //! The number is stored with jobs that ended badly, so the same failure must give the same number in every release:
-//! whoever changes what it is computed from raises [`VERSION`].
+//! a change to what it is computed from raises [`VERSION`].
 
 use std::fmt;
 use std::str::FromStr;

@@ -63,7 +63,7 @@ uuid_id! {
     AttemptId
 }
 uuid_id! {
-    /// The secret of a lease: whoever holds it may settle the job. Never shown by `Debug`.
+    /// The secret of a lease: its holder may settle the job. Never shown by `Debug`.
     LeaseToken
 }
 

@@ -33,7 +33,7 @@ pub const TAG_KEY_CHARS_MAX: usize = 64;
 pub const TAG_VALUE_CHARS_MAX: usize = 256;
 /// Longest callback URL, in bytes; what browsers and proxies agree on.
 pub const URL_BYTES_MAX: usize = 2048;
-/// Longest name of whoever submits jobs, in characters; as long as that of a token.
+/// Longest name of a submitter, in characters; as long as that of a token.
 pub const SUBMITTER_CHARS_MAX: usize = 100;
 /// Longest W3C trace context, in bytes: a traceparent of 55 and a tracestate of 512.
 pub const TRACE_BYTES_MAX: usize = 1024;

@@ -5,7 +5,7 @@
 
 use crate::job::TraceContext;
 
-/// The trace of whoever calls, in the form in which a job keeps it.
+/// The caller's trace, in the form in which a job keeps it.
 #[cfg(feature = "opentelemetry")]
 pub(crate) fn of_caller() -> Option<TraceContext> {
     use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(crate) fn of_caller() -> Option<TraceContext> {
     Some(TraceContext { parent, state: headers.remove("tracestate").filter(|state| !state.is_empty()) })
 }
 
-/// The trace of whoever calls; not known without the feature.
+/// The caller's trace; not known without the feature.
 #[cfg(not(feature = "opentelemetry"))]
 pub(crate) fn of_caller() -> Option<TraceContext> {
     None

@@ -80,7 +80,7 @@ pub enum Missed {
     Coalesce,
     /// None fires that is later than [`MISSED_GRACE`].
     Skip,
-    /// The newest of them fire one by one, at most so many, oldest first.
+    /// The newest of them fire one by one, at most this many, oldest first.
     All(u32),
 }
 

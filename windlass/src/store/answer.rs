@@ -164,7 +164,7 @@ pub enum JobEventKind {
 /// How many jobs match, as far as was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counted {
-    /// How many; at least so many when `capped`.
+    /// How many; at least this many when `capped`.
     pub count: u64,
     /// How many rows were looked at for it, at most; none where the store keeps the number.
     pub looked: u64,
@@ -256,7 +256,7 @@ impl QueueRecord {
         self.states[usize::from(state.number())]
     }
 
-    /// Whether nothing is left of it: no job, and nobody paused it. Whoever submits chooses the names, so a list of all that
+    /// Whether nothing is left of it: no job, and not paused. Producers choose the names, so a list of all that
     /// ever were would grow for ever.
     pub fn is_forgotten(&self) -> bool {
         !self.paused && self.states == [0; 9]

@@ -81,7 +81,7 @@ impl FaultGroup {
     /// How many newest jobs a store reads for a group.
     pub const SAMPLED: usize = SAMPLE_MAX;
 
-    /// A page of groups of these jobs, which come newest first, each with its fault and when it failed: for whoever has them
+    /// A page of groups of these jobs, which come newest first, each with its fault and when it failed: for a caller that has them
     /// all at hand.
     pub fn page<'j>(
         jobs: impl IntoIterator<Item = (Fingerprint, Timestamp, &'j JobRecord)>,

@@ -80,7 +80,7 @@ macro_rules! layer {
 layer! {
     /// A store over another one: it does itself what it overrides, and passes the rest on.
     ///
-    /// For what stands between a program and its store: measuring, recording, faults in tests. Whoever implements it
+    /// For what stands between a program and its store: measuring, recording, faults in tests. A type that implements it
     /// implements [`Store`].
     ///
     /// ```

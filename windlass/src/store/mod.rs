@@ -1,7 +1,7 @@
 //! Where jobs live: the one trait that every store implements, in pipeline order.
 //!
 //! A store has no policy. It is handed checked values, applies decisions of the pure core in one transaction each, and
-//! answers. It owns the clock. Whoever writes one holds it against the suite in `conformance`.
+//! answers. It owns the clock. Its author holds it against the suite in `conformance`.
 //!
 //! The types that go in and out are in [`request`] and [`answer`].
 

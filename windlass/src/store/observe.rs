@@ -1,6 +1,6 @@
 //! The numbers of lanes, and what is remembered of them over time.
 //!
-//! Whoever draws a line over time reads [`Observation`]s every few seconds and keeps them as [`Sample`]s in the store, so that a
+//! A program that draws a line over time reads [`Observation`]s every few seconds and keeps them as [`Sample`]s in the store, so that a
 //! restart loses nothing. All numbers only grow or are taken at one moment: several writers need no leader, and a missing
 //! sample makes a line coarser, not wrong.
 

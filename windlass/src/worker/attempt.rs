@@ -54,7 +54,7 @@ impl Order {
 pub struct Attempt {
     pub(super) job: JobRecord,
     pub(super) key: LeaseKey,
-    /// Taken by whoever decides; so an attempt is decided once.
+    /// Taken by the part that decides; so an attempt is decided once.
     pub(super) lease: Mutex<Option<Lease>>,
     pub(super) env: Arc<WorkerEnv>,
     /// How this worker handles the type of the job.

@@ -202,7 +202,7 @@ impl<S> Worker<S> {
         self
     }
 
-    /// Serves a queue, with so many handlers at once.
+    /// Serves a queue, with this many handlers at once.
     pub fn queue(mut self, queue: &str, slots: usize) -> Self {
         self.plan.queues.push((queue.to_owned(), slots, 1));
         self

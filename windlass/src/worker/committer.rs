@@ -188,7 +188,7 @@ async fn answer_all(shared: &Shared, batch: &Batch, answers: Vec<Settled>) {
     for ((settlement, attempt), answer) in batch.settlements.iter().zip(&batch.attempts).zip(answers) {
         answer_one(shared, settlement, attempt, answer).await;
     }
-    // Only now: whoever waits for the last lease to go finds everything counted and told.
+    // Only now: a task that waits for the last lease to go finds everything counted and logged.
     shared.held.remove_all(&batch.attempts);
 }
 

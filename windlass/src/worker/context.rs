@@ -251,7 +251,7 @@ impl Attempt {
         })
     }
 
-    /// The completion of this job, for whoever writes it to the store in a way of their own: as
+    /// The completion of this job, for a handler that writes it to the store in a way of its own: as
     /// [`complete_in_tx`](Self::complete_in_tx), which does this.
     pub fn completion<T: Serialize + 'static>(&self, result: &T) -> Result<Settlement> {
         let result = if TypeId::of::<T>() == TypeId::of::<()>() { None } else { Some(Payload::json(result)?) };

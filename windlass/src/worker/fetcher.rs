@@ -44,7 +44,7 @@ const RETRY_JITTER: Duration = Duration::from_millis(2);
 /// First and longest pause after a store error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// When the fetch loop last went round, for whoever supervises it: milliseconds since it was made.
+/// When the fetch loop last went round, for the task that supervises it: milliseconds since it was made.
 pub(super) struct Pulse {
     made: tokio::time::Instant,
     last: AtomicU64,

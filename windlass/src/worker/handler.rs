@@ -85,7 +85,7 @@ pub(super) struct AnyHandler {
     made: Mutex<HashMap<JobType, Arc<Handler>>>,
 }
 
-/// Types beyond this many share one line of metrics: whoever enqueues chooses the names.
+/// Types beyond this many share one line of metrics: producers choose the names.
 const ANY_TYPES_MAX: usize = 1000;
 
 impl AnyHandler {

@@ -63,7 +63,7 @@ async fn beat_until_finished(shared: &Shared) {
             }
             () = tokio::time::sleep_until(wake.into()) => {}
         }
-        // Whoever slept past a lease must not ask first: until the answer comes, the handler would go on.
+        // A thread that slept past a lease must not ask first: until the answer comes, the handler would go on.
         fence(shared);
         if Instant::now() >= next {
             let answered = tokio::select! {

@@ -161,7 +161,7 @@ impl Shared {
         self.waiting.lock().expect("nothing panics while it holds this lock")
     }
 
-    /// Wants to be told of freed slots only when so many are free; with 1, of every one.
+    /// Wants a signal for freed slots only when this many are free; with 1, for every one.
     pub(super) fn tell_when_free(&self, slots: usize) {
         self.tell_at.store(slots.max(1), Ordering::SeqCst);
     }

@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const STEP: usize = 1000;
 /// Steps without a pause, after which others get a turn.
 const STEPS_MAX: usize = 20;
-/// That pause, while there is more to do: jobs can end faster than so many steps a second would remove.
+/// That pause, while there is more to do: jobs can end faster than the steps of one such pause would remove.
 const BEHIND: Duration = Duration::from_millis(50);
 
 /// Does upkeep until the worker stops.

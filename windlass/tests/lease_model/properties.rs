@@ -41,7 +41,7 @@ pub(crate) const FAILURES_BOUNDED: &str = "R2 failures bounded";
 pub(crate) const FAILURES_COUNTED: &str = "R2 failures counted";
 /// `attempt` is the number of claims in this generation.
 pub(crate) const ATTEMPTS_COUNTED: &str = "L1 attempts counted";
-/// Upkeep and one new worker can bring the job to an end, whoever else is dead.
+/// Upkeep and one new worker can bring the job to an end, however many others are dead.
 pub(crate) const NEVER_STUCK: &str = "D1 never stuck";
 /// A job that kills all its workers from here on ends after exactly the attempts it had left.
 pub(crate) const POISON_ENDS: &str = "F3 poison ends";

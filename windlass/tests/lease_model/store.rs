@@ -20,7 +20,7 @@ pub(crate) enum Rules {
     ExhaustedLate,
     /// A write under an expired lease is accepted while nobody has reclaimed the job (against L3).
     ExpiredAccepted,
-    /// Whoever writes is taken for the holder (against L2).
+    /// Every writer is taken for the holder (against L2).
     TokenIgnored,
     /// How attempts ended is not remembered (against L4).
     RepeatsForgotten,

@@ -110,7 +110,11 @@ const POSTGRES: &[(&str, &str, &str)] = &[
          started_at failed_at failure",
         "slow: follows from the job",
     ),
-    ("pulse", "at", "only_row away_from grace_until: an absence ends with the move"),
+    (
+        "pulse",
+        "at",
+        "only_row away_from grace_until skew: an absence ends with the move, and a correction is its server's own",
+    ),
     ("queue", "name halted", "queue paused control: numbered anew; a move takes no flow control along"),
     (
         "ready",

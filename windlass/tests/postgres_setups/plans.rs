@@ -21,7 +21,7 @@ const BIG: [&str; 9] = ["job", "ready", "leased", "done", "pending", "edge", "at
 const WHOLE: [&str; 7] =
     ["check_jobs", "check_counts", "check_flow", "create_version", "add_version", "get_version", "count_states"];
 
-/// Fills a schema as if so many jobs had been enqueued, and so many others had completed.
+/// Fills a schema as if `waiting` jobs had been enqueued, and others had completed.
 async fn fill(database: &tokio_postgres::Client, schema: &str) {
     let fill = format!(
         "insert into {schema}.job (seq, id, lane, priority, created_at, deadline, visibility, payload, options)

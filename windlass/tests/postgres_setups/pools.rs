@@ -152,7 +152,7 @@ impl Subject for OnPool {
     }
 }
 
-/// What leans on statements, transactions and races; the pure rules are the same whoever carries the bytes.
+/// What leans on statements, transactions and races; the pure rules do not depend on the driver.
 fn wanted(case: &Case) -> bool {
     ["l", "s", "i", "w", "o4"].iter().any(|start| case.name.starts_with(start))
 }

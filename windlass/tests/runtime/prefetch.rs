@@ -133,7 +133,7 @@ on_every_store!(
     n1_no_more_handlers_than_slots_run_whatever_is_claimed_ahead,
 );
 
-/// In virtual time: looks every half millisecond how many are claimed ahead, until so many have started.
+/// In virtual time: looks every half millisecond how many are claimed ahead, until this many have started.
 async fn most_ahead(track: &Track, running: &Running, started: usize) -> usize {
     let mut most = 0;
     while track.started() < started {

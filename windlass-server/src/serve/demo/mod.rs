@@ -91,7 +91,7 @@ fn worker(client: &Client, seed: Seed) -> Worker<Seed> {
 pub async fn work(store: &str, seed: u64) -> anyhow::Result<()> {
     let client = Client::with_store(marked::open(store, Owner::Demo).await?);
     let running = worker(&client, Seed(seed)).start().await?;
-    // Nobody writes: this ends when whoever started us is gone, however they went.
+    // Nobody writes: this ends when the parent process is gone, however it went.
     let _ = tokio::task::spawn_blocking(|| std::io::stdin().lock().read(&mut [0; 1])).await;
     let stop: Stop = running.stop_handle();
     stop.gracefully();

@@ -1,6 +1,6 @@
 //! How much is done at once: requests, waiting requests, and bodies in memory.
 //!
-//! Whoever comes when it is full is told to come back, after a moment's patience. Nothing queues without bound. What
+//! A request that comes when it is full is told to come back, after a moment's patience. Nothing queues without bound. What
 //! workers need to go on (claims, heartbeats, settlements) has places and room of its own, so that no reader and no
 //! producer can take the last one; and no token can take all of anything.
 
@@ -71,7 +71,7 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// So many hundredths of the bounds, each at least one place or the largest body.
+    /// A percentage of the bounds, each at least one place or the largest body.
     fn new(limits: &Limits, percent: usize) -> Self {
         let places = |all: usize| Arc::new(Semaphore::new((all.saturating_mul(percent) / 100).max(1)));
         let room = |bytes: usize| {
@@ -178,7 +178,7 @@ pub(super) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Makes room for so many bytes in all.
+    /// Makes room for this number of bytes in all.
     pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), Full> {
         if bytes <= self.held {
             return Ok(());

@@ -36,7 +36,7 @@ impl Record {
     /// Somebody was refused.
     pub(super) fn refused(&self, why: &Unknown, from: IpAddr, resource: &'static str) {
         let (reason, token) = match why {
-            // Whoever knocks without one is told so; it is how every browser begins.
+            // A request without a token is answered so; it is how every browser begins.
             Unknown::None => return,
             Unknown::Wrong => ("unknown token", None),
             Unknown::Over(name) => ("expired token", Some(name.as_str())),

@@ -20,7 +20,7 @@ chapter! {
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Lets so many seconds pass with upkeep in each, as they do while all is well; gives how many leases were taken back.
+/// Lets this many seconds pass with upkeep in each, as they do while all is well; gives how many leases were taken back.
 async fn well(bench: &Bench, seconds: u64) -> usize {
     let mut expired = bench.upkeep().await.expired;
     for _ in 0..seconds {

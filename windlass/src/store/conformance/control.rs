@@ -54,7 +54,7 @@ pub(super) async fn claims(bench: &Bench, limit: usize) -> Claims {
     bench.store.claim(&request).await.expect("claim")
 }
 
-/// Enqueues so many jobs of a key.
+/// Enqueues this many jobs of a key.
 pub(super) async fn enqueue(bench: &Bench, key: &str, count: usize) {
     bench.insert((0..count).map(|_| job().key(key)).collect()).await;
 }

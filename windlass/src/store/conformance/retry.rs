@@ -196,7 +196,7 @@ async fn r3_retry_after_replaces_the_delay_up_to_a_cap_of_its_own(bench: Bench) 
 }
 
 async fn r3b_a_reclaimed_job_follows_its_stored_policy(bench: Bench) {
-    // Whoever held the job may have meant another delay; upkeep knows only what is stored.
+    // The holder of the lease may have meant another delay; upkeep knows only what is stored.
     let policy = RetryPolicy { lost_backoff: true, ..RetryPolicy::constant(4 * SECOND, 3) };
     let id = bench.running(job().retry(policy)).await.job.id;
     bench.pass(LEASE).await;

@@ -26,7 +26,7 @@ pub(super) const SAID: [Outcome; 7] = [
     Outcome::Interrupted,
 ];
 
-/// So many seconds.
+/// A number of seconds.
 pub(super) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

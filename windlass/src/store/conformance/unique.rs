@@ -52,7 +52,7 @@ async fn unfinished(bench: &Bench) -> Vec<JobId> {
     ids
 }
 
-/// Submits the same job so many times at once; gives the answers.
+/// Submits the same job this many times at once; gives the answers.
 async fn at_once(bench: &Bench, count: usize, job: &NewJob) -> Vec<InsertedJob> {
     let tasks: Vec<_> = (0..count)
         .map(|_| {

@@ -1,6 +1,6 @@
 //! A store that goes along when the one it is on was moved.
 //!
-//! The refusal of a store that was moved says where to. Whoever was told so has written nothing, so the call is made again
+//! The refusal of a store that was moved says where to. A call that was refused so has written nothing, so it is made again
 //! there. Nothing is asked while calls succeed. Commands that serve or work use it; a program of your own may.
 
 use std::fmt;

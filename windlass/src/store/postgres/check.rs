@@ -13,7 +13,7 @@ use crate::store::answer::counts;
 
 /// How many rows are read at once: payloads come along.
 const CHUNK: i64 = 200;
-/// How many damaged rows are told of: whoever has more looks again after mending these.
+/// How many damaged rows one check reports: an operator who has more checks again after mending these.
 const FINDINGS_MAX: usize = 100;
 
 impl Inner {

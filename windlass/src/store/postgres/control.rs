@@ -1,7 +1,7 @@
 //! Flow control: what operators change of it, queues that come under control and leave it, and what ends of leases note.
 //!
 //! Only a transaction that holds the row of a controlled queue reads and writes its gates and strands: claims
-//! ([`control_claim`](super::control_claim)), what is here, and upkeep. Whoever ends a lease leaves a note, in the same transaction.
+//! ([`control_claim`](super::control_claim)), what is here, and upkeep. A transaction that ends a lease leaves a note, in the same transaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -409,7 +409,7 @@ struct Reading<'p> {
 }
 
 impl<'p> Reading<'p> {
-    /// Those that a claim looks at first, or the open ones after so many.
+    /// Those that a claim looks at first, or the open ones after the first `from`.
     fn of(passage: &'p Passage<'_>, from: usize) -> Self {
         let is_first = from == 0;
         let on_strands = passage.control.has_strands();

@@ -86,7 +86,7 @@ impl StrandRow {
         Ok(strand)
     }
 
-    /// Takes more of its first jobs, of which so many of each priority were asked for.
+    /// Takes more of its first jobs, which were asked for up to a number of each priority.
     pub(super) fn put_heads(&mut self, heads: Vec<Head>, most: usize) {
         (self.heads, self.most) = (heads, most);
     }

@@ -16,7 +16,7 @@ use crate::store::request::ClaimRequest;
 const SORTED: usize = 2000;
 /// For how long one call sorts.
 const SORTS_FOR: Duration = Duration::from_secs(1);
-/// How often everything is counted anew, whoever does it.
+/// How often everything is counted anew, by any of the processes.
 const SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// How many strands are forgotten at once.
 const FORGOTTEN: i64 = 5000;

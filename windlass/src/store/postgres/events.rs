@@ -77,7 +77,7 @@ impl EventRow {
         EventRow { lane, kind, count: 1, seq: None }
     }
 
-    /// So many more jobs are PENDING.
+    /// This many more jobs are PENDING.
     pub(super) fn pending(lane: Lane, count: i32) -> Self {
         EventRow { lane, kind: KIND_PENDING, count, seq: None }
     }

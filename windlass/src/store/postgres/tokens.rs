@@ -2,7 +2,7 @@
 //!
 //! Drawing a token for each job in the server would cost a third of a claim, so only one secret is drawn and stored for
 //! all jobs of a claim. What a job's holder is given is that secret under a permutation that is keyed by the schema's own
-//! key and the job's sequence: whoever knows the token of one job, a handler's program for one, learns nothing of the tokens
+//! key and the job's sequence: a program that knows the token of one job learns nothing of the tokens
 //! of the others. The store turns a token back into what is stored, so a lease is found by its token alone, and is the
 //! job's only if the job's id leads to the same sequence.
 

@@ -1,6 +1,6 @@
 //! Who may use how many of a store's connections, so that workers go on whatever readers and producers do.
 //!
-//! The pool hands connections to whoever asks first. Without turns, sixteen readers whose statements are long would hold
+//! The pool hands connections to the caller that asks first. Without turns, sixteen readers whose statements are long would hold
 //! all of them, and claims, settlements and heartbeats would wait for the readers. So each kind of caller takes turns
 //! among its own: a quarter of the connections is for workers, of these one for heartbeats, and readers may hold half of
 //! the rest.

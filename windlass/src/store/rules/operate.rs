@@ -44,7 +44,7 @@ pub fn act_on(set: &mut WorkingSet, id: JobId, operation: &Operation) -> Result<
     Ok(())
 }
 
-/// What is recorded of an operation that changed so many jobs; nothing of a dry run, or of one that changed none.
+/// What is recorded of an operation that changed `changed` jobs; nothing of a dry run, or of one that changed none.
 pub fn act_of(operation: &Operation, changed: u64, now: Timestamp) -> Option<ActRecord> {
     if operation.dry_run || changed == 0 {
         return None;

@@ -41,7 +41,7 @@ pub enum Missing {
     Keys(Vec<KeyUse>),
     /// Whether an attempt under this lease was closed with this outcome before: [`WorkingSet::put_attempt`].
     Attempt(LeaseKey, Outcome),
-    /// So many more identities for new jobs: [`WorkingSet::put_identity`].
+    /// This many more identities for new jobs: [`WorkingSet::put_identity`].
     Identities(usize),
 }
 

@@ -211,7 +211,7 @@ impl Layer for Sealed {
         Ok(inserted)
     }
 
-    /// What does not open is given back uncounted, and left to whoever has its key.
+    /// What does not open is given back uncounted, and left to a worker that has its key.
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         let mut opened = Vec::new();
         let mut given_back = Vec::new();

@@ -22,7 +22,7 @@ const CHECKS: [&str; 7] = [
 
 /// How many rows are read at once.
 const CHUNK: usize = 500;
-/// How many damaged rows are told of: whoever has more looks again after mending these.
+/// How many damaged rows one check reports: an operator who has more checks again after mending these.
 const FINDINGS_MAX: usize = 100;
 
 impl Transaction<'_> {

@@ -298,7 +298,7 @@ impl Transaction<'_> {
         Ok((waits && lives).then_some(Head { sequence: seq, priority, position, at_door: false }))
     }
 
-    /// Reads the first jobs of a strand, of each priority so many; with each priority, whether these are all.
+    /// Reads the first jobs of a strand, up to a number of each priority; with each priority, whether these are all.
     fn read_heads(&mut self, lane: i64, limit: usize) -> Answer<Vec<(Vec<Head>, bool)>> {
         let mut read = Vec::with_capacity(Priority::ALL.len());
         for priority in Priority::ALL {

@@ -107,7 +107,7 @@ impl<'c> Transaction<'c> {
         Ok(tx)
     }
 
-    /// The same for whoever writes: refused while a move fills the store, and after it was moved.
+    /// The same for a call that writes: refused while a move fills the store, and after it was moved.
     pub(super) fn begin_writing(conn: &'c Connection, names: &'c mut Names, clock: &dyn Clock) -> Answer<Self> {
         let tx = Transaction::begin(conn, names, clock)?;
         match &tx.closed {

@@ -1,6 +1,6 @@
 //! Which addresses a webhook may be sent to: those of the public internet, and what the configuration allows.
 //!
-//! Whoever may enqueue may name a URL, and the server stands where they do not: beside its own database, the cloud's
+//! Every producer may name a URL, and the server stands where producers do not: beside its own database, the cloud's
 //! metadata service, other people's printers. So every address is checked, literal or looked up, and the connection is
 //! made to an address that was.
 
@@ -82,7 +82,7 @@ impl Allowed {
         if is_public(ip) || self.address(plain) {
             return Ok(());
         }
-        // The address is not said: whoever enqueues could find out where internal names lead.
+        // The address is not named: a producer could find out where internal names lead.
         let words = "its host is not on the public internet, and not in webhooks.allow";
         Err(Refused { words, address: Some(ip) })
     }

@@ -226,7 +226,7 @@ async fn judge(answer: reqwest::Response) -> Result<(), Failure> {
 
 fn refused(refused: Refused) -> Failure {
     if let Some(address) = refused.address {
-        // For the operator alone: whoever enqueues must not learn where internal names lead.
+        // For the operator alone: a producer must not learn where internal names lead.
         tracing::warn!(%address, "a callback URL is not allowed: its host is not on the public internet");
     }
     Failure::permanent("webhook_refused", format!("the callback URL is not allowed: {refused}"))

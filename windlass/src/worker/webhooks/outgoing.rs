@@ -10,7 +10,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that follows no redirect and takes no proxy from the environment, for calls of at most `timeout`.
 pub fn client(timeout: Duration) -> ClientBuilder {
-    // One provider for the process; whoever was first has installed the same.
+    // One provider for the process; the first caller has installed the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))

@@ -32,7 +32,7 @@ impl Secret {
         }
     }
 
-    /// How it is written; whoever reads this can sign.
+    /// How it is written; a reader of this can sign.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
     }

@@ -62,7 +62,7 @@ impl Checked {
             return Err(Box::new(io::Error::new(io::ErrorKind::NotFound, "the host has no address")));
         }
         if !allowed.name(host) {
-            // One bad address is enough: whoever answers with both is playing.
+            // One bad address is enough: a name server that answers with both is not to be trusted.
             for ip in &found {
                 allowed.check(*ip)?;
             }

@@ -10,7 +10,7 @@ use windlass::store::*;
 use windlass::workflow::Submission;
 use windlass::{Error, Result};
 
-/// What shall go wrong, each so many times.
+/// What shall go wrong, and how often each.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// Claims that fail.

@@ -421,7 +421,7 @@ impl Model {
         }
     }
 
-    /// Stores the children of a completed job; whoever waits for all it spawns now waits for them too.
+    /// Stores the children of a completed job; a job that waits for all it spawns now waits for them too.
     fn spawn(&mut self, parent: Name, children: &[Plan], firsts: &[usize]) {
         if children.is_empty() {
             return;

@@ -60,7 +60,7 @@ pub(super) enum Pick {
 /// How long time passes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Span {
-    /// So many milliseconds.
+    /// A number of milliseconds.
     Millis(u32),
     /// To the very next moment at which something falls due.
     Next,

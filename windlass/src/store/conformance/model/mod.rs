@@ -77,7 +77,7 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
-    /// So many histories of 40 steps, always the same ones: what passed yesterday passes today.
+    /// This many histories of 40 steps, always the same ones: what passed yesterday passes today.
     ///
     /// `WINDLASS_MODEL_SEED` (a number, hexadecimal after `0x`, or `random` for new histories in each run),
     /// `WINDLASS_MODEL_HISTORIES` and `WINDLASS_MODEL_STEPS` in the environment go before.

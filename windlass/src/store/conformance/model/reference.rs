@@ -523,7 +523,7 @@ impl Plan {
 
 /// Whether the places of a batch wait for each other in a circle.
 fn cyclic(plans: &[Plan], firsts: &[usize]) -> bool {
-    // Whoever can be reached in as many steps as there are places stands on a circle or behind one.
+    // A job that can be reached in as many steps as there are jobs stands on a cycle or behind one.
     let mut standing: Vec<usize> = (0..plans.len()).collect();
     for _ in 0..plans.len() {
         let links = standing.iter().flat_map(|place| &plans[*place].links);

@@ -1,4 +1,4 @@
--- As complete, for leases that were claimed through gates: a note tells the next claim that so many fewer run (rule K3).
+-- As complete, for leases that were claimed through gates: a note tells the next claim how many fewer run (rule K3).
 -- $1 the time, null for the server's; $2 sequences, sorted; $3 tokens; $4 results and $5 their content types, or neither.
 -- By leased_pkey, as a range: by equality a plan may walk through the whole index, which looks as good while few leases are
 -- held. The sum keeps the index of expiries out of it for the same reason.

@@ -1,4 +1,4 @@
--- Takes in what ends of leases left behind: so many fewer run, these keys are to be looked at, these gates are held.
+-- Takes in the notes that ended leases left: how many fewer run, these keys are to be looked at, these gates are held.
 -- $1 queue, $2 how many notes at most. The queue is held.
 -- A strand that is open stays so without being looked at, unless its place among others may have changed.
 -- By note_pkey, strand_pkey, strand_queue_key_lane_key and gate_pkey.

@@ -1,4 +1,4 @@
--- The first jobs of strands, of each priority so many. $1 the time; $2 strands, or the lanes of their doors; $3 how many.
+-- The first jobs of strands, up to a number of each priority. $1 the time; $2 strands, or the lanes of their doors; $3 how many.
 -- By ready_claim.
 select w.lane, r.seq, r.priority, r.due
 from unnest($2::int[]) as w(lane)

@@ -1,4 +1,4 @@
--- As settle, for leases that were claimed through gates: a note tells the next claim that so many fewer run (rule K3).
+-- As settle, for leases that were claimed through gates: a note tells the next claim how many fewer run (rule K3).
 -- The parameters are the same.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
