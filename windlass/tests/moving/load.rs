@@ -41,7 +41,8 @@ impl Load {
                         // A worker may have been quicker.
                         seen.lock().expect("not poisoned").entry(job.id).or_insert(0);
                     }
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    // Slowly enough that a move in a debug build catches up.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }));
             let (store, seen, stop) = (followed(url).await, Arc::clone(&load.seen), Arc::clone(&load.stop));
