@@ -106,9 +106,12 @@ impl Fault {
     pub(super) fn is_lock_timeout(&self) -> bool {
         match self {
             Fault::Database(error) => error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE),
-            Fault::Pool(_) | Fault::Refused(_) | Fault::Unanswered { .. } | Fault::Users { .. } | Fault::Overtaken => {
-                false
-            }
+            Fault::Pool(_)
+            | Fault::Refused(_)
+            | Fault::Unanswered { .. }
+            | Fault::Users { .. }
+            | Fault::Overtaken
+            | Fault::Away => false,
         }
     }
 

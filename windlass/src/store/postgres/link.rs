@@ -347,8 +347,8 @@ impl<'a> Link<'a> {
         let connection = own.connection();
         let mut prepared = Vec::with_capacity(statements.len());
         for (statement, _) in statements {
-            let text = || text(statement, &self.schema).into_owned();
-            prepared.push(own.answer(connection.prepared(statement, text)).await?);
+            let text = || self.sent(statement).into_owned();
+            prepared.push(own.answer(connection.prepared(statement, self.corrects, text)).await?);
         }
         let client = &connection.client;
         let batch = |batch: Option<&str>| {
