@@ -287,23 +287,6 @@ fn statements_have_one_name_in_both_sql_stores() {
     report(&breaches, "give it the name that the other store has, or list it with its reason in tests/statements.txt");
 }
 
-/// A correction of the server's clock is put into the statements by their text (rule L8), which must be the same everywhere.
-#[test]
-fn statements_read_the_clock_alike() {
-    const CLOCKS: [&str; 2] = ["clock_timestamp()", "now()"];
-    let mut breaches = Vec::new();
-    for (path, text) in files_under("windlass/src/store/postgres/sql/", &["sql"]) {
-        for clock in CLOCKS {
-            let reading = format!("coalesce($1::bigint, (extract(epoch from {clock}) * 1000000)::bigint");
-            let read = [")", " + p.skew)", " + h.skew)"].map(|end| text.matches(&format!("{reading}{end}")).count());
-            if text.matches(&format!("from {clock}")).count() != read.iter().sum() {
-                breaches.push(format!("{path} reads {clock}"));
-            }
-        }
-    }
-    report(&breaches, "take the time as get_time.sql does, and pass given_time() as $1");
-}
-
 #[test]
 fn nothing_is_left_for_later() {
     // Put together here, so that this file does not hold what it looks for.

@@ -509,6 +509,24 @@ mod tests {
     use super::super::{PostgresOptions, PostgresStore};
     use super::*;
 
+    #[test]
+    fn statements_read_the_clock_alike_so_that_it_can_be_corrected() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres/sql");
+        for entry in std::fs::read_dir(folder).expect("the statements") {
+            let path = entry.expect("a file").path();
+            let text = std::fs::read_to_string(&path).expect("a statement");
+            let alike: usize = CLOCKS.iter().map(|(plain, _)| text.matches(plain).count()).sum();
+            let own = [" + p.skew)", " + h.skew)"].map(|end| text.matches(&format!("::bigint{end}")).count());
+            let read = text.matches("from clock_timestamp()").count() + text.matches("from now()").count();
+            let name = path.display();
+            assert_eq!(
+                alike + own[0] + own[1],
+                read,
+                "{name}: take the time as get_time.sql does, with given_time() as $1"
+            );
+        }
+    }
+
     async fn store() -> PostgresStore {
         let url = std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a database");
         let schema = format!("link_{}", uuid::Uuid::new_v4().simple());

@@ -90,7 +90,7 @@ impl Inner {
             let moved = before.set_right(now, leap);
             if moved != 0 {
                 (skew, now) = (skew + moved, Timestamp::from_micros(now.as_micros() + moved));
-                self.leapt(link, -moved, skew, now).await?;
+                self.tell_leap(link, -moved, skew, now).await?;
             }
             self.store_clock.learn(ToldTime::new(now, asked, answered, skew != 0), skew);
         }
@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// Says that the server's clock leapt, and sets right what was written by it.
-    async fn leapt(&self, link: &Link<'_>, leap: i64, skew: i64, now: Timestamp) -> Result<(), Fault> {
+    async fn tell_leap(&self, link: &Link<'_>, leap: i64, skew: i64, now: Timestamp) -> Result<(), Fault> {
         let server = self.hosts.describe();
         let (by, off) = (Duration::from_micros(leap.unsigned_abs()), Duration::from_micros(skew.unsigned_abs()));
         let way = if leap > 0 { "ahead" } else { "back" };

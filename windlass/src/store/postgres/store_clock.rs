@@ -61,6 +61,12 @@ impl Inner {
         self.clock.is_none() && self.store_clock.leap(&ToldTime::new(now, at, at, self.store_clock.is_skewed())) > 0
     }
 
+    /// Whether a time that was asked for at this reading of the steady clock is far from what was expected.
+    pub(super) fn leapt(&self, now: Timestamp, asked: Duration) -> bool {
+        let told = ToldTime::new(now, asked, steady(), self.store_clock.is_skewed());
+        self.clock.is_none() && self.store_clock.leap(&told) != 0
+    }
+
     /// Asks for the correction of the server's clock again, if one is being taken back.
     pub(super) async fn follow_skew(&self, link: &mut Link<'_>) -> Result<(), Fault> {
         if self.store_clock.is_due() { self.look_at_clock(link).await.map(drop) } else { Ok(()) }

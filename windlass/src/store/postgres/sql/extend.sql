@@ -17,4 +17,4 @@ from unnest($3::bigint[], $4::uuid[]) as i(seq, token)
 where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token
     and l.expires_at + 0 > coalesce($5::bigint, (select now from clock))
     and (l.deadline is null or l.deadline > (select now from clock))
-returning l.seq, l.token, l.expires_at - (select now from clock) as expires_in, l.cancel
+returning l.seq, l.token, l.expires_at - (select now from clock) as expires_in, l.cancel, (select now from clock) as now
