@@ -1,5 +1,5 @@
 -- By what people look for jobs: a row for each tag and correlation id, and none for a job without them. Triggers keep them, so
--- that no way to write a job can forget it; their conditions cost a plain job less than can be measured.
+-- that no way to write a job can forget it; their conditions keep them from being called for a plain job.
 -- name is `c` for a correlation id, `t:` and the key for a tag.
 create table windlass.mark (name text not null, value text not null, seq bigint not null, primary key (name, value, seq));
 -- By seq + 0: see ready_claim.
