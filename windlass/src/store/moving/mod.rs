@@ -5,7 +5,7 @@
 //! else, and takes over the source's key of ids and its sequences: ids and lease tokens of both SQL stores are made alike
 //! (`store/ids.rs`), so they lead to their jobs in the target without any table of aliases.
 //!
-//! The phases, each of bounded steps ([`plan`]):
+//! The phases, each of bounded steps (`plan.rs`):
 //! 1. *copy*: everything in the order of its names, a page at a time, while the source works;
 //! 2. *catch up*: what was noted is read again as it is now and written over the copy. A note is forgotten only after the
 //!    target has committed, so a step may happen twice and never not at all;
