@@ -11,8 +11,8 @@ export default defineConfig({
   outputDir: "test-results",
   fullyParallel: false,
   workers: 2,
-  // A test that passes only at its second try is a test to mend.
-  retries: 0,
+  // A test that passes only at its second try is reported as flaky, and is a test to mend.
+  retries: process.env.CI ? 2 : 0,
   // Tests wait for what they want to see, however long a busy machine takes; these only end those that never will.
   timeout: 180_000,
   expect: { timeout: 45_000 },

@@ -107,13 +107,14 @@ mod tests {
             ("90s", 90_000),
             ("5m", 300_000),
             ("1h30m", 5_400_000),
+            ("1.5h", 5_400_000),
             ("2h", 7_200_000),
             ("3d", 259_200_000),
         ];
         for (text, millis) in cases {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for bad in ["", " ", "5", "m", "-5m", "5 m", "1.5h", "5M", "5minutes", "99999999999999999999s", "40000d"] {
+        for bad in ["", " ", "5", "m", "-5m", "5 m", "1.5.5h", "5M", "5minutes", "99999999999999999999s", "40000d"] {
             assert!(duration(bad).is_err(), "{bad:?}");
         }
     }
