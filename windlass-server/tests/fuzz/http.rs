@@ -75,7 +75,7 @@ fn no_request_upsets_the_api_on_postgresql() {
     let url = std::env::var("WINDLASS_TEST_POSTGRES");
     let url = url.expect("WINDLASS_TEST_POSTGRES must name a PostgreSQL database; scripts/test starts one");
     let mut answered = BTreeMap::new();
-    cases(10, |seed| postgres_history(&url, seed, &mut answered));
+    cases(15, |seed| postgres_history(&url, seed, &mut answered));
     everything_was_reached(&answered);
 }
 

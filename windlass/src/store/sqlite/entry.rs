@@ -1,8 +1,11 @@
 //! A stored job beside its record: what its places have in common, and the attempt that ended it.
 
-use super::columns::time;
-use super::job_rows::{Entry, Hot};
-use crate::job::{AttemptRecord, JobRecord, LeaseInfo};
+use rusqlite::Row as SqlRow;
+
+use super::columns::{outcome_of, time, uuid};
+use super::fault::Answer;
+use super::job_rows::{Closed, Entry, Hot};
+use crate::job::{AttemptRecord, JobRecord, LeaseInfo, LeaseToken, WorkerId};
 
 impl Entry {
     /// Takes over what every place keeps.
@@ -32,5 +35,18 @@ impl Entry {
         let open = JobRecord { lease: Some(lease), ..self.job.clone() }.open_attempt()?;
         let (ended_at, outcome) = (Some(self.job.updated_at), Some(closed.outcome));
         Some(AttemptRecord { ended_at, outcome, failure: self.job.failure.clone(), ..open })
+    }
+}
+
+impl Closed {
+    /// How the last attempt of an ended job was closed, from the columns of outcome, token and worker; `None` for a job that
+    /// never ran.
+    pub(super) fn read(row: &SqlRow<'_>, [outcome, token, worker]: [usize; 3]) -> Answer<Option<Self>> {
+        let Some(outcome) = row.get::<_, Option<u8>>(outcome)? else { return Ok(None) };
+        Ok(Some(Closed {
+            outcome: outcome_of(outcome)?,
+            token: LeaseToken::from_uuid(uuid(row, token)?),
+            worker: WorkerId::new(row.get_ref(worker)?.as_str()?)?,
+        }))
     }
 }

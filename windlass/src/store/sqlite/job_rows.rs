@@ -8,8 +8,7 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, Row as SqlRow, params};
 
 use super::columns::{
-    columns, json, kind_state, optional_uuid, outcome_of, priority, read_dependencies, state, stored_version, text,
-    time, uuid,
+    columns, json, kind_state, optional_uuid, priority, read_dependencies, state, stored_version, text, time, uuid,
 };
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
@@ -240,7 +239,10 @@ impl Transaction<'_> {
             || self.read_ready(&mut entry)?
             || self.read_pending(&mut entry)?;
         if !found {
-            return Err(Fault::broken(format!("job {} stands nowhere", entry.job.id)));
+            // Priority or time, by which a waiting job is found, was written over.
+            let mut damage = Damage::default();
+            damage.note("place", "the job stands nowhere");
+            entry.job.add_damage(damage);
         }
         Ok(entry)
     }
@@ -277,17 +279,12 @@ impl Transaction<'_> {
         entry.apply_hot(&Hot::read(row)?);
         let state = state(row.get(DoneColumn::state.number())?)?;
         entry.place = Place::Done { state, ended: row.get(DoneColumn::ended.number())? };
-        if let Some(outcome) = row.get::<_, Option<u8>>(DoneColumn::outcome.number())? {
-            entry.closed = Some(Closed {
-                outcome: outcome_of(outcome)?,
-                token: LeaseToken::from_uuid(uuid(row, DoneColumn::token.number())?),
-                worker: WorkerId::new(row.get_ref(DoneColumn::worker.number())?.as_str()?)?,
-            });
-        }
+        let mut damage = Damage::default();
+        let closed = [DoneColumn::outcome, DoneColumn::token, DoneColumn::worker].map(DoneColumn::number);
+        entry.closed = damage.or_default("last attempt", Closed::read(row, closed));
         let job = &mut entry.job;
         job.state = state;
         job.completed_at = Some(job.updated_at);
-        let mut damage = Damage::default();
         job.reason = damage.or_default("reason", json::<Reason>(row, DoneColumn::reason.number()));
         job.add_damage(damage);
         if let Some(bytes) = row.get::<_, Option<Vec<u8>>>(DoneColumn::result.number())? {
