@@ -9,6 +9,7 @@ use super::connect::{Reach, Session, user};
 use super::flow;
 use super::output::{OutputArgs, say};
 use super::parse;
+use crate::serve::flow::KeyCounts;
 
 /// What nobody has claimed.
 const UNCLAIMED: [State; 4] = [State::Pending, State::Delayed, State::Scheduled, State::Retrying];
@@ -75,8 +76,16 @@ enum Command {
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     let session = reach.open(&arguments.output).await?;
     match arguments.command {
-        Command::List => session.out.all(&session.client.queues().await?, "there are no queues yet"),
-        Command::Get { queue } => session.out.one(&find(&session, &queue).await?),
+        Command::List => {
+            let queues = session.client.queues().await?;
+            session.out.all(&queues, "there are no queues yet")?;
+            tell_keys(&session, &queues).await
+        }
+        Command::Get { queue } => {
+            let found = find(&session, &queue).await?;
+            session.out.one(&found)?;
+            tell_keys(&session, &[found]).await
+        }
         Command::Pause { queues } => set_paused(&session, &queues, true).await,
         Command::Resume { queues } => set_paused(&session, &queues, false).await,
         Command::Control(arguments) => flow::control(&session, *arguments).await,
@@ -84,6 +93,16 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         Command::Key(arguments) => flow::key(&session, arguments).await,
         Command::Purge { queue, how } => purge(&session, queue, how).await,
     }
+}
+
+/// Says which controlled queues have keys that are blocked, where people read it.
+async fn tell_keys(session: &Session, queues: &[QueueRecord]) -> anyhow::Result<()> {
+    if session.out.is_table() {
+        for counts in KeyCounts::look(session.store().as_ref(), queues).await? {
+            counts.words().into_iter().for_each(say);
+        }
+    }
+    Ok(())
 }
 
 async fn find(session: &Session, queue: &QueueName) -> anyhow::Result<QueueRecord> {

@@ -10,6 +10,7 @@ use windlass::store::{
 use windlass::workflow::{WorkflowRecord, WorkflowState};
 use windlass::{Error, JobId, JobType, QueueName, Result, State, Timestamp, WorkflowId};
 
+use super::control::Control;
 use super::names;
 
 /// How many jobs are in each state.
@@ -74,6 +75,9 @@ pub struct Queue {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub oldest_scheduled: Option<Timestamp>,
+    /// What it has been told about the flow of its jobs, if it is controlled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
 }
 
 /// A queue that a worker serves.
@@ -319,6 +323,7 @@ impl From<&QueueRecord> for Queue {
             paused: queue.paused,
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
+            control: queue.control.as_ref().map(|control| Control::of(control, false)),
         }
     }
 }
@@ -332,6 +337,7 @@ impl TryFrom<Queue> for QueueRecord {
             paused: queue.paused,
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
+            control: queue.control.map(TryInto::try_into).transpose()?,
         })
     }
 }

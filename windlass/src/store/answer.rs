@@ -245,6 +245,8 @@ pub struct QueueRecord {
     pub states: [u64; 9],
     /// Since when its longest-waiting SCHEDULED job could have been claimed.
     pub oldest_scheduled: Option<Timestamp>,
+    /// What it has been told about the flow of its jobs, if it is controlled.
+    pub control: Option<crate::flow::Control>,
 }
 
 impl QueueRecord {
@@ -253,10 +255,10 @@ impl QueueRecord {
         self.states[usize::from(state.number())]
     }
 
-    /// Whether nothing is left of it: no job, and nobody paused it. Whoever submits chooses the names, so a list of all that
+    /// Whether nothing is left of it: no job, and nobody paused or controls it. Whoever submits chooses the names, so a list of all that
     /// ever were would grow for ever.
     pub fn is_forgotten(&self) -> bool {
-        !self.paused && self.states == [0; 9]
+        !self.paused && self.control.is_none() && self.states == [0; 9]
     }
 }
 

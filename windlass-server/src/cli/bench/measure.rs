@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use windlass::store::{Settled, Store, Wake};
 use windlass::workflow::Submission;
 
+use super::keyed::Flow;
 use super::load;
 
 /// How fast the fastest store may drain; so many jobs are put there for each second of a cycle.
@@ -39,6 +40,8 @@ pub(super) struct Setting {
     pub(super) processes: usize,
     /// Jobs a second that an idle worker is given.
     pub(super) rate: f64,
+    /// What the queue is told, and the keys of its jobs.
+    pub(super) flow: Flow,
 }
 
 /// What was found. Times are of one call: a batch, or in a cycle its claim and its settlement.
@@ -142,7 +145,7 @@ where
 }
 
 pub(super) async fn enqueue(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let specs = vec![load::spec(setting)?; setting.batch];
+    let specs = setting.flow.specs(&load::spec(setting)?, 0..setting.batch);
     let step = move || {
         let (store, specs) = (store.clone(), specs.clone());
         async move { Ok(store.insert(Submission::new(specs)?).await?.jobs.len()) }
@@ -152,7 +155,7 @@ pub(super) async fn enqueue(store: Arc<dyn Store>, setting: &Setting) -> anyhow:
 }
 
 /// Claims a batch and completes it; gives how many.
-async fn claim_and_settle(store: &dyn Store, batch: usize) -> anyhow::Result<usize> {
+pub(super) async fn claim_and_settle(store: &dyn Store, batch: usize) -> anyhow::Result<usize> {
     let claimed = store.claim(&load::claim(batch)?).await?;
     let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
     if settlements.is_empty() {

@@ -165,7 +165,7 @@ impl Inner {
                 }
             }
             let oldest_scheduled = oldest.get(name.as_str()).map(|at| job_rows::time(*at));
-            QueueRecord { name, paused, states, oldest_scheduled }
+            QueueRecord { name, paused, states, oldest_scheduled, control: None }
         };
         Ok(counts.queues.into_iter().map(record).filter(|queue| !queue.is_forgotten()).collect())
     }

@@ -10,13 +10,14 @@ use super::transaction::Transaction;
 use crate::job::{FailureRecord, JobId};
 
 /// Each gives a sentence for every contradiction it finds, at most a hundred.
-const CHECKS: [&str; 6] = [
+const CHECKS: [&str; 7] = [
     include_str!("sql/check_places.sql"),
     include_str!("sql/check_counts.sql"),
     include_str!("sql/check_accounts.sql"),
     include_str!("sql/check_edges.sql"),
     include_str!("sql/check_waits.sql"),
     include_str!("sql/check_order.sql"),
+    include_str!("sql/check_flow.sql"),
 ];
 
 /// How many rows are read at once.

@@ -445,7 +445,13 @@ impl Transaction<'_> {
             State::Retrying => self.enter_ready(entry, 2)?,
             State::Pending => self.enter_pending(entry)?,
             State::Running => self.enter_leased(entry)?,
-            State::Completed | State::Failed | State::DeadLetter | State::Cancelled => self.enter_done(entry)?,
+            State::Completed | State::Failed | State::DeadLetter | State::Cancelled => {
+                // Where it ran, the count of its strand says that its key may go on.
+                if entry.place != Place::Leased {
+                    self.touch_owned(entry.seq, entry.seq)?;
+                }
+                self.enter_done(entry)?;
+            }
         }
         self.count(entry.stands_in, entry.job.state, 1);
         Ok(())
