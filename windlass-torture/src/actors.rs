@@ -126,7 +126,7 @@ async fn wait_for_room(client: &Client, stop: &CancellationToken) {
 
 /// How many jobs have not ended; `None` when the store does not say.
 pub async fn unfinished(store: &dyn Store) -> Option<u64> {
-    let totals = store.totals().await.ok()?;
+    let totals = store.observe(None).await.map(|seen| seen.totals()).ok()?;
     let open = State::ALL.into_iter().filter(|state| !state.is_terminal());
     Some(open.map(|state| totals.states[usize::from(state.number())]).sum())
 }

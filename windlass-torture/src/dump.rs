@@ -204,7 +204,7 @@ pub async fn dump(store: &dyn Store) -> Result<Dump> {
         Result::Ok(job)
     });
     let jobs: Vec<JobEnd> = with_attempts.buffer_unordered(AT_ONCE).try_collect().await?;
-    let totals = store.totals().await?;
+    let totals = store.observe(None).await.map(|seen| seen.totals())?;
     let leaks = leaks(store, &jobs).await?;
     Ok(Dump {
         jobs,

@@ -100,7 +100,10 @@ pub async fn run(settings: &Settings, tell: impl Fn(Progress)) -> anyhow::Result
     let mut place = place(settings)?;
     let opened = store::open(&place.url).await;
     let store = opened.with_context(|| format!("cannot open {}", store::redacted(&place.url)))?;
-    anyhow::ensure!(store.totals().await?.accepted == 0, "the store holds jobs; torture needs one of its own");
+    anyhow::ensure!(
+        store.observe(None).await.map(|seen| seen.totals())?.accepted == 0,
+        "the store holds jobs; torture needs one of its own"
+    );
     // Only now: a run that cannot begin leaves no folder.
     let (folder, keep) = folder(settings)?;
     actors::put_schedules(&Client::with_store(Arc::clone(&store))).await?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
+use windlass::flow::ControlEdit;
 use windlass::job::{JobSpec, LeaseKey, Limits, Stale, WorkerId};
 use windlass::store::{
     Act, ClaimRequest, Claimed, Extended, Operation, PostgresOptions, PostgresStore, Save, Settled, Store, Target,
@@ -197,7 +198,7 @@ async fn claims_cancels_and_ends_of_the_same_jobs_leave_each_in_one_place() {
         }
     };
     tokio::join!(claimer, canceller);
-    let totals = one.totals().await.expect("totals");
+    let totals = one.observe(None).await.map(|seen| seen.totals()).expect("totals");
     assert_eq!(totals.states[5] + totals.states[8], 300, "completed or cancelled: {totals:?}");
     assert!(totals.states[5] > 0 && totals.states[8] > 0, "both should have had their share: {totals:?}");
     assert_sound(&one).await;
@@ -220,7 +221,7 @@ async fn one_key_from_many_callers_is_one_job() {
         assert_eq!(answers.iter().map(|answer| answer.id).collect::<HashSet<_>>().len(), 1);
         assert_eq!(answers.iter().filter(|answer| !answer.existing).count(), 1);
     }
-    let totals = stores[0].totals().await.expect("totals");
+    let totals = stores[0].observe(None).await.map(|seen| seen.totals()).expect("totals");
     assert_eq!(totals.accepted, 10 + 40);
     assert_sound(&stores[0]).await;
 }
@@ -246,7 +247,7 @@ async fn concurrent_enqueues_share_statements_and_lose_nothing() {
     let (bad, good) = tokio::join!(store.insert(batch(vec![late])), store.insert(batch(vec![job()])));
     assert_eq!(bad.expect_err("beyond its lifetime").name(), "InvalidArgument");
     good.expect("an ordinary job");
-    assert_eq!(store.totals().await.expect("totals").accepted, 201);
+    assert_eq!(store.observe(None).await.map(|seen| seen.totals()).expect("totals").accepted, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -420,7 +421,7 @@ async fn two_schemas_in_one_database_know_nothing_of_each_other() {
     assert_eq!(state(&other, id).await, None);
     assert!(claim(&other, 1).await.is_empty());
     one.drop_schema().await.expect("drop");
-    assert_eq!(other.totals().await.expect("totals").accepted, 0);
+    assert_eq!(other.observe(None).await.map(|seen| seen.totals()).expect("totals").accepted, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -432,7 +433,7 @@ async fn many_processes_may_open_a_new_schema_at_once() {
         opening.spawn(async move { enqueue(&*open(&schema).await, job()).await });
     }
     assert_eq!(opening.join_all().await.len(), 6);
-    assert_eq!(open(&schema).await.totals().await.expect("totals").accepted, 6);
+    assert_eq!(open(&schema).await.observe(None).await.map(|seen| seen.totals()).expect("totals").accepted, 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -533,7 +534,7 @@ async fn d6_cut_connections_and_a_read_only_server_are_told_and_survived() {
     let store = PostgresStore::with(options.without_migrations()).await.expect("open");
     let refused = store.insert(batch(vec![job()])).await.expect_err("read-only");
     assert!(matches!(refused, Error::StoreUnavailable { known: true, .. }), "{refused}");
-    assert!(store.totals().await.expect("reading goes on").accepted >= 4);
+    assert!(store.observe(None).await.map(|seen| seen.totals()).expect("reading goes on").accepted >= 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -585,7 +586,7 @@ async fn of_acts_the_newest_ten_thousand_are_kept() {
     let store = open(&schema).await;
     let old = format!("insert into {schema}.act (record) select '{{}}' from generate_series(1, 10500)");
     client().await.batch_execute(&old).await.expect("old acts");
-    store.set_paused(&QueueName::default(), true, Some("ada")).await.expect("paused");
+    store.control(&ControlEdit::pause(QueueName::default(), true), Some("ada")).await.expect("paused");
     let count = client().await.query_one(&format!("select count(*) from {schema}.act"), &[]).await.expect("a count");
     assert_eq!(count.get::<_, i64>(0), 10_000);
     let newest = store.acts(None, 1).await.expect("acts").items;

@@ -95,7 +95,7 @@ fn take_turns() -> Result<(), String> {
         let _other = Killed(start(&this_program()?, "saturate", &path).spawn().map_err(|error| error.to_string())?);
         // Wait until the other is busy.
         let deadline = Instant::now() + Duration::from_secs(30);
-        while store.totals().await.map_err(|error| error.to_string())?.accepted < 1000 {
+        while store.observe(None).await.map(|seen| seen.totals()).map_err(|error| error.to_string())?.accepted < 1000 {
             if Instant::now() > deadline {
                 return Err("the other process does not write".to_owned());
             }

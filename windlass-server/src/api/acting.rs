@@ -93,7 +93,7 @@ impl Acting {
 
     /// Pauses or resumes a queue.
     pub(super) async fn set_paused(&self, queue: &QueueName, paused: bool) -> Result<(), Refusal> {
-        Ok(self.state.store().set_paused(queue, paused, self.by.as_deref()).await?)
+        self.control(&ControlEdit::pause(queue.clone(), paused)).await.map(drop)
     }
 
     /// Changes the flow control of a queue.

@@ -19,7 +19,7 @@ use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{LaneRecord, Observation};
+use windlass::store::{LaneRecord, Observation, WorkflowQuery};
 use windlass::{Error, JobId, JobRecord, Result, Timestamp, WorkflowId};
 
 use super::ApiState;
@@ -254,9 +254,9 @@ impl Last {
             self.workflows.clear();
             return Ok(());
         }
-        let found = state.store().find_workflows(&ids).await?;
-        let now: HashMap<WorkflowId, Option<[u64; 9]>> =
-            ids.iter().copied().zip(found.iter().map(|found| found.as_ref().map(|found| found.counts))).collect();
+        let found = state.store().workflows(&WorkflowQuery::Ids(ids.clone())).await?.items;
+        let mut now: HashMap<WorkflowId, Option<[u64; 9]>> = ids.into_iter().map(|id| (id, None)).collect();
+        now.extend(found.iter().map(|found| (found.id, Some(found.counts))));
         let moved = now.iter().filter(|(id, counts)| self.workflows.get(id).is_some_and(|last| last != *counts));
         beats.extend(moved.map(|(id, _)| changed(Topic::Workflow(*id))));
         self.workflows = now;

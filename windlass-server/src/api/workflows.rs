@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::job::{BATCH_MAX, DependsOn, RequeueOptions};
-use windlass::store::{Act, CALL_MAX, Filter, ListQuery, PAGE_MAX};
+use windlass::store::{Act, CALL_MAX, Filter, ListQuery, PAGE_MAX, WorkflowQuery};
 use windlass::workflow::{WorkflowRecord, WorkflowState};
 use windlass::{Error, JobId, JobRecord, State as JobState, WorkflowId};
 
@@ -60,7 +60,8 @@ async fn list(State(state): State<ApiState>, mut query: Query) -> Result<Json<Wo
     let (mut items, mut looked) = (Vec::new(), 0);
     // Never more than are still wanted, so that the cursor is that of the last workflow of the page.
     loop {
-        let page = state.store().workflows(after.as_ref(), limit - items.len()).await?;
+        let query = WorkflowQuery::Newest { limit: limit - items.len(), after };
+        let page = state.store().workflows(&query).await?;
         looked += page.items.len();
         items.extend(page.items.iter().filter(|workflow| matches(workflow)).map(Workflow::from));
         after = page.next;
@@ -91,8 +92,10 @@ fn states_of(names: &str) -> Result<Vec<WorkflowState>, Error> {
 )]
 async fn find(State(state): State<ApiState>, Body(asked): Body<WorkflowIds>) -> Result<Json<FoundWorkflows>, Refusal> {
     check_count("ids", asked.ids.len(), CALL_MAX)?;
-    let found = state.store().find_workflows(&asked.ids).await?;
-    Ok(Json(FoundWorkflows { items: found.iter().map(|found| found.as_ref().map(Workflow::from)).collect() }))
+    let found = state.store().workflows(&WorkflowQuery::Ids(asked.ids.clone())).await?.items;
+    let found: HashMap<WorkflowId, &WorkflowRecord> = found.iter().map(|workflow| (workflow.id, workflow)).collect();
+    let items = asked.ids.iter().map(|id| found.get(id).map(|workflow| Workflow::from(*workflow))).collect();
+    Ok(Json(FoundWorkflows { items }))
 }
 
 /// Get a workflow

@@ -1,6 +1,7 @@
 //! `windlass queues`: what waits where, and whether it may start.
 
 use clap::{Args, Subcommand};
+use windlass::flow::ControlEdit;
 use windlass::store::{Act, Filter, QueueRecord};
 use windlass::{Error, QueueName, State};
 
@@ -113,7 +114,7 @@ async fn find(session: &Session, queue: &QueueName) -> anyhow::Result<QueueRecor
 async fn set_paused(session: &Session, queues: &[QueueName], paused: bool) -> anyhow::Result<()> {
     for queue in queues {
         let known = find(session, queue).await.is_ok();
-        session.store().set_paused(queue, paused, user().as_deref()).await?;
+        session.store().control(&ControlEdit::pause(queue.clone(), paused), user().as_deref()).await?;
         let word = if paused { "paused" } else { "open" };
         match known {
             true => say(format!("queue {queue} is {word}")),

@@ -13,8 +13,8 @@ use windlass::schedule::ScheduleRecord;
 use windlass::store::{
     ActRecord, CALL_MAX, ClaimRequest, Claims, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
     JobEvent, KeyQuery, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX, Page, QueueRecord, Sample,
-    SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Totals, Upkeep, UpkeepReport, Wake,
-    WorkerRecord, WorkerReport,
+    SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Upkeep, UpkeepReport, Wake, WorkerRecord,
+    WorkerReport, WorkflowQuery,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp, WorkflowId};
@@ -200,11 +200,6 @@ impl Store for HttpStore {
         Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
     }
 
-    async fn totals(&self) -> Result<Totals> {
-        let totals: wire::Totals = self.get("read the totals", &["stats"]).answer().await?;
-        Ok(totals.into())
-    }
-
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
         let call = self.get("read the numbers of lanes", &["lanes"]);
         let lanes: wire::Lanes = call.maybe("ends_after", ends_from.map(|at| at.to_string())).answer().await?;
@@ -241,12 +236,6 @@ impl Store for HttpStore {
         Ok(Page { items, next: page.next_cursor.map(Cursor) })
     }
 
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        let verb = if paused { "pause" } else { "resume" };
-        let call = self.write("pause or resume a queue", Method::POST, &["queues", queue.as_str(), verb]);
-        call.maybe("by", by).done().await
-    }
-
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
         let mut queues = Vec::new();
         let mut after = None;
@@ -278,6 +267,8 @@ impl Store for HttpStore {
                 let body = wire::Control::of(control, *from_code);
                 call(Method::PUT, &["control"]).if_match(*version).json(&body)?
             }
+            Change::Pause(true) => call(Method::POST, &["pause"]),
+            Change::Pause(false) => call(Method::POST, &["resume"]),
             Change::Clear { version } => call(Method::DELETE, &["control"]).if_match(*version),
             Change::PutKey { key, limit } => call(Method::PUT, &["keys", key]).json(&wire::FlowLimit::from(*limit))?,
             Change::ClearKey { key } => call(Method::DELETE, &["keys", key]),
@@ -366,22 +357,16 @@ impl Store for HttpStore {
         }
     }
 
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        let mut found = Vec::with_capacity(ids.len());
-        for some in ids.chunks(CALL_MAX) {
-            let asked = wire::WorkflowIds { ids: some.to_vec() };
-            let call = self.write("find workflows", Method::POST, &["workflows", "find"]).reading().json(&asked)?;
-            let answer: wire::FoundWorkflows = call.answer().await?;
-            let records = counted(some.len(), answer.items)?.into_iter();
-            found.extend(records.map(|workflow| workflow.map(WorkflowRecord::from)));
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
+        match query {
+            WorkflowQuery::Ids(ids) => self.find_workflows(ids).await,
+            WorkflowQuery::Newest { limit, after } => {
+                let call = paged(self.get("list workflows", &["workflows"]), after.as_ref(), *limit);
+                let page: wire::WorkflowPage = call.answer().await?;
+                let items = page.items.into_iter().map(WorkflowRecord::from).collect();
+                Ok(Page { items, next: page.next_cursor.map(Cursor) })
+            }
         }
-        Ok(found)
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        let page: wire::WorkflowPage = paged(self.get("list workflows", &["workflows"]), after, limit).answer().await?;
-        let items = page.items.into_iter().map(WorkflowRecord::from).collect();
-        Ok(Page { items, next: page.next_cursor.map(Cursor) })
     }
 
     /// A client of its own: one that was made on another runtime stops when that one is blocked.
@@ -435,4 +420,18 @@ fn filtered<'a>(call: Call<'a>, filter: &Filter) -> Call<'a> {
 
 fn wire_name(state: windlass::State) -> String {
     state.as_str().to_ascii_lowercase()
+}
+
+impl HttpStore {
+    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Page<WorkflowRecord>> {
+        let mut items = Vec::with_capacity(ids.len());
+        for some in ids.chunks(CALL_MAX) {
+            let asked = wire::WorkflowIds { ids: some.to_vec() };
+            let call = self.write("find workflows", Method::POST, &["workflows", "find"]).reading().json(&asked)?;
+            let answer: wire::FoundWorkflows = call.answer().await?;
+            let found = counted(some.len(), answer.items)?.into_iter().flatten();
+            items.extend(found.map(WorkflowRecord::from));
+        }
+        Ok(Page { items, next: None })
+    }
 }

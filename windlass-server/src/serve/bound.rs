@@ -11,7 +11,7 @@ use windlass::schedule::ScheduleRecord;
 use windlass::store::{
     ActRecord, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, KeyQuery,
     Layer, ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Sample, SampleStep, ScheduleEdit,
-    ScheduleEdited, Settled, Store, Target,
+    ScheduleEdited, Settled, Store, Target, WorkflowQuery,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp};
@@ -201,10 +201,10 @@ impl Layer for Bound {
     }
 
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
-        narrowed("queue", Some(edit.queue.clone()), &self.bounds.queues)?;
         if !self.bounds.types.is_empty() {
-            return self.whole("controls").map(|()| None);
+            return Err(Error::Unauthorized("a whole queue is more than this token's types".to_owned()));
         }
+        narrowed("queue", Some(edit.queue.clone()), &self.bounds.queues)?;
         self.inner.control(edit, by).await
     }
 
@@ -316,14 +316,6 @@ impl Layer for Bound {
         self.inner.acts(after, limit).await
     }
 
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        if !self.bounds.types.is_empty() {
-            return Err(Error::Unauthorized("a whole queue is more than this token's types".to_owned()));
-        }
-        narrowed("queue", Some(queue.clone()), &self.bounds.queues)?;
-        self.inner.set_paused(queue, paused, by).await
-    }
-
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
         let mut queues = self.inner.queues().await?;
         queues.retain(|queue| self.bounds.queue(&queue.name));
@@ -367,9 +359,9 @@ impl Layer for Bound {
         }
     }
 
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         self.whole("workflows")?;
-        self.inner.workflows(after, limit).await
+        self.inner.workflows(query).await
     }
 }
 
@@ -422,7 +414,7 @@ mod tests {
         assert!(is_unauthorized(store.count(&pay, 10, 10).await));
         assert_eq!(store.count(&Filter::default(), 10, 10).await.expect("a count").count, 1);
         assert_eq!(store.queues().await.expect("queues").len(), 1);
-        assert!(is_unauthorized(store.set_paused(&queue("pay"), true, None).await));
+        assert!(is_unauthorized(store.control(&ControlEdit::pause(queue("pay"), true), None).await));
         let cancel = |target| Operation {
             target,
             act: Act::Cancel { force: false },
@@ -451,13 +443,14 @@ mod tests {
     async fn a_token_that_is_bound_to_nothing_sees_everything() {
         let (_, whole, [own, _]) = bound(false).await;
         let free = Bound { inner: Arc::clone(whole.store()), bounds: Bounds::default(), hides: false };
-        assert!(Store::acts(&free, None, 10).await.is_ok() && Store::workflows(&free, None, 10).await.is_ok());
+        assert!(Store::acts(&free, None, 10).await.is_ok());
+        assert!(Store::workflows(&free, &WorkflowQuery::Newest { limit: 10, after: None }).await.is_ok());
         assert_eq!(Store::queues(&free).await.expect("queues").len(), 2);
         assert_eq!(Store::count(&free, &Filter::default(), 10, 10).await.expect("a count").count, 2);
         assert!(Store::attempts(&free, own).await.is_ok() && Store::logs(&free, own).await.is_ok());
         let (bound, _, _) = bound(false).await;
         assert!(is_unauthorized(bound.store().acts(None, 10).await));
-        assert!(is_unauthorized(bound.store().workflows(None, 10).await));
+        assert!(is_unauthorized(bound.store().workflows(&WorkflowQuery::Newest { limit: 10, after: None }).await));
     }
 
     #[tokio::test]

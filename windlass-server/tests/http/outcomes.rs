@@ -58,7 +58,7 @@ async fn a_write_that_was_sent_is_unknown_and_one_that_was_not_is_known() {
         assert!(lost.is_transient());
         assert_eq!(lost.outcome_is_known(), known, "{broken:?}");
         // Reading changes nothing, whatever became of it.
-        assert!(store.totals().await.expect_err("lost").outcome_is_known());
+        assert!(store.observe(None).await.expect_err("lost").outcome_is_known());
     }
 }
 
@@ -95,6 +95,6 @@ async fn another_server_is_not_taken_for_this_one() {
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     let other = axum::Router::new().fallback(async || (axum::http::StatusCode::NOT_FOUND, "<h1>nothing here</h1>"));
     tokio::spawn(async move { axum::serve(listener, other).await });
-    let error = HttpStore::connect(&url, None).expect("a URL").totals().await.expect_err("not Windlass");
+    let error = HttpStore::connect(&url, None).expect("a URL").observe(None).await.expect_err("not Windlass");
     assert!(error.to_string().contains("is it a Windlass server?"), "{error}");
 }

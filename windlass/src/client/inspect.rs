@@ -4,7 +4,7 @@ use super::Client;
 use crate::error::{Error, Result};
 use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LogLine, State, WorkflowId};
 use crate::schedule::ScheduleRecord;
-use crate::store::{ActRecord, Cursor, Filter, ListQuery, Page, QueueRecord, Totals, WorkerRecord};
+use crate::store::{ActRecord, Cursor, Filter, ListQuery, Page, QueueRecord, Totals, WorkerRecord, WorkflowQuery};
 use crate::workflow::WorkflowRecord;
 
 impl Client {
@@ -73,13 +73,13 @@ impl Client {
 
     /// The workflow with this id; [`Error::NotFound`] when there is none.
     pub async fn workflow(&self, id: WorkflowId) -> Result<WorkflowRecord> {
-        let found = self.store().find_workflows(&[id]).await?.into_iter().next().flatten();
+        let found = self.store().workflows(&WorkflowQuery::Ids(vec![id])).await?.items.pop();
         found.ok_or_else(|| Error::not_found("workflow", id.to_string()))
     }
 
     /// Workflows, newest first.
     pub async fn workflows(&self, limit: usize, after: Option<&Cursor>) -> Result<Page<WorkflowRecord>> {
-        self.store().workflows(after, limit).await
+        self.store().workflows(&WorkflowQuery::Newest { limit, after: after.cloned() }).await
     }
 
     /// What operators did, newest first.

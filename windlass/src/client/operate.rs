@@ -2,6 +2,7 @@
 
 use super::Client;
 use crate::error::Result;
+use crate::flow::ControlEdit;
 use crate::job::{Idempotency, JobId, QueueName, RequeueOptions, State, WorkflowId};
 use crate::store::{Act, Edit, Filter, InsertedJob, Operated, Operation, PAGE_MAX, Target};
 use crate::workflow::Submission;
@@ -79,12 +80,12 @@ impl Client {
 
     /// Pauses a queue: nothing of it is claimed, running jobs go on.
     pub async fn pause(&self, queue: &str) -> Result<()> {
-        self.store().set_paused(&QueueName::new(queue)?, true, None).await
+        self.store().control(&ControlEdit::pause(QueueName::new(queue)?, true), None).await.map(drop)
     }
 
     /// Lets a paused queue be claimed from again.
     pub async fn resume(&self, queue: &str) -> Result<()> {
-        self.store().set_paused(&QueueName::new(queue)?, false, None).await
+        self.store().control(&ControlEdit::pause(QueueName::new(queue)?, false), None).await.map(drop)
     }
 
     /// Cancels every job of a queue that nobody has claimed; gives how many.

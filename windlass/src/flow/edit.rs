@@ -34,6 +34,8 @@ pub struct ControlEdit {
 /// What is changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
+    /// Pauses the queue, controlled or not: nothing of it is claimed, running jobs go on; or lets it go on (rule O3).
+    Pause(bool),
     /// Brings the queue under control, or changes the control; with a version, refused when that has moved on.
     Put {
         /// The control as it shall be.
@@ -93,10 +95,15 @@ impl ControlEdit {
         ControlEdit { queue, change }
     }
 
+    /// Pauses a queue, or lets it go on.
+    pub fn pause(queue: QueueName, paused: bool) -> Self {
+        ControlEdit::new(queue, Change::Pause(paused))
+    }
+
     /// The gate that it concerns.
     pub fn gate(&self) -> Option<GateName> {
         match &self.change {
-            Change::Put { .. } | Change::Clear { .. } => None,
+            Change::Pause(_) | Change::Put { .. } | Change::Clear { .. } => None,
             Change::PutKey { key, .. } | Change::ClearKey { key } | Change::Resume { key } => {
                 Some(GateName::Key(key.clone()))
             }
@@ -143,7 +150,11 @@ impl ControlEdit {
                     (change.act, change.control) = (Some("clear control"), None);
                 }
             }
-            Change::PutKey { .. } | Change::ClearKey { .. } | Change::Hold { .. } | Change::Resume { .. } => {}
+            Change::Pause(_)
+            | Change::PutKey { .. }
+            | Change::ClearKey { .. }
+            | Change::Hold { .. }
+            | Change::Resume { .. } => {}
         }
         Ok(change)
     }
@@ -174,7 +185,7 @@ impl ControlEdit {
                 (gate.held_until, gate.owner) = (None, None);
                 "resume key"
             }
-            Change::Put { .. } | Change::Clear { .. } => "control queue",
+            Change::Pause(_) | Change::Put { .. } | Change::Clear { .. } => "control queue",
         };
         Ok((act, gate))
     }

@@ -15,9 +15,7 @@ use super::observe::{Observation, Sample, SampleStep};
 use super::request::*;
 use crate::error::Result;
 use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
-use crate::job::{
-    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
-};
+use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale};
 use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -131,13 +129,11 @@ layer! {
     async fn logs(&self, job: JobId) -> Result<Vec<LogLine>>;
     async fn explain(&self, job: JobId) -> Result<Explanation>;
     async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>>;
-    async fn totals(&self) -> Result<Totals>;
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation>;
     async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()>;
     async fn samples(&self, step: SampleStep, from: Timestamp, before: Timestamp) -> Result<Vec<Sample>>;
     async fn operate(&self, operation: &Operation) -> Result<Operated>;
     async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>>;
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()>;
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>>;
     async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>>;
@@ -146,8 +142,7 @@ layer! {
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited>;
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>>;
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>>;
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>>;
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>>;
     async fn own(&self, owner: &str) -> Result<()>;
     /// The handle of the store inside: heartbeats go past the layer, unless it gives a handle of its own or `None`.
     async fn heartbeats(&self) -> Result<Option<Arc<dyn Store>>>;

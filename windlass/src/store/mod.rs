@@ -127,10 +127,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// Without a cursor: an empty page whose cursor marks the present.
     async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>>;
 
-    /// The numbers of the whole store; cheap at any size.
-    async fn totals(&self) -> Result<Totals>;
-
-    /// The numbers of every lane; and of the jobs that ended at or after a moment the newest, if one is given. Cheap at any size.
+    /// The numbers of every lane, whose sum are those of the store; and of the jobs that ended at or after a moment the newest,
+    /// if one is given. Cheap at any size.
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation>;
 
     /// Keeps a sample, unless there is one of its step and moment already; forgets those of its step that were kept long enough.
@@ -149,19 +147,15 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     // The small records.
 
-    /// Pauses or resumes a queue (rule O3).
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()>;
-
     /// All queues that have jobs or are paused, by name.
     async fn queues(&self) -> Result<Vec<QueueRecord>>;
 
-    /// Changes the flow control of a queue (rule K1); gives it as it is afterwards.
+    /// Pauses or resumes a queue (rule O3), or changes its flow control (rule K1); gives the control as it is afterwards.
     ///
-    /// A store that has none refuses.
-    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
-        let _ = (edit, by);
-        Err(Error::invalid("control", format!("a store of kind {} has no flow control", self.kind())))
-    }
+    /// A store without flow control refuses every change but [`Change::Pause`].
+    ///
+    /// [`Change::Pause`]: crate::flow::Change::Pause
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>>;
 
     /// The flow control of a queue, if it is controlled.
     async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
@@ -187,11 +181,9 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// Schedules by name, after this name.
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>>;
 
-    /// The workflows with these ids, in order; `None` for one that does not exist.
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>>;
-
-    /// Workflows, newest first.
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>>;
+    /// Workflows: those with certain ids, in the order asked and without those that do not exist; or all, newest first, a
+    /// page at a time.
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>>;
 
     // Itself.
 
@@ -237,6 +229,13 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 
     /// Looks for contradictions in what is stored; each finding is a sentence. Empty is good.
     async fn check(&self) -> Result<Vec<String>>;
+}
+
+impl dyn Store {
+    /// The numbers of the whole store, which are the sum of its lanes.
+    pub async fn totals(&self) -> Result<Totals> {
+        Ok(self.observe(None).await?.totals())
+    }
 }
 
 /// A new job id: version 4, from the operating system's randomness.

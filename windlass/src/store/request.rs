@@ -385,6 +385,20 @@ impl KeyQuery {
     }
 }
 
+/// Asks for workflows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WorkflowQuery {
+    /// Those with these ids.
+    Ids(Vec<WorkflowId>),
+    /// All of them, newest first.
+    Newest {
+        /// How many at most, up to [`PAGE_MAX`].
+        limit: usize,
+        /// Where the last page ended.
+        after: Option<Cursor>,
+    },
+}
+
 /// One step of an operator's act.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operation {

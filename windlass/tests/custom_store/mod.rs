@@ -16,15 +16,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 use windlass::clock::{Clock, LAPSING};
+use windlass::flow::{Change, ControlEdit, ControlRecord};
 use windlass::job::{
-    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale,
-    WorkerId, WorkflowId,
+    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale, WorkerId,
 };
 use windlass::schedule::ScheduleRecord;
 use windlass::store::rules::{self, Edges, Entry, KeptKey};
 use windlass::store::*;
 use windlass::workflow::{Origin, Sequence, Submission, WorkflowRecord};
-use windlass::{JobType, ManualClock, Result, Timestamp};
+use windlass::{Error, JobType, ManualClock, Result, Timestamp};
 
 /// Jobs in plain maps.
 #[derive(Debug)]
@@ -61,8 +61,6 @@ struct Tables {
     samples: BTreeMap<(SampleStep, Timestamp), Sample>,
     events: BTreeMap<u64, JobEvent>,
     last: Sequence,
-    accepted: u64,
-    pruned: u64,
     wakes: Vec<Wake>,
     /// The moment that leases are compared with.
     fence: Option<Timestamp>,
@@ -239,10 +237,6 @@ impl Store for MapStore {
         self.with(|tables, _| tables.events(after, limit))
     }
 
-    async fn totals(&self) -> Result<Totals> {
-        Ok(self.with(|tables, _| tables.totals()))
-    }
-
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
         Ok(self.with(|tables, now| tables.observe(ends_from, now)))
     }
@@ -272,9 +266,12 @@ impl Store for MapStore {
         self.with(|tables, _| tables.acts(after, limit))
     }
 
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        self.with(|tables, now| tables.set_paused(queue, paused, by, now));
-        Ok(())
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        let Change::Pause(paused) = edit.change else {
+            return Err(Error::invalid("control", "this store has no flow control"));
+        };
+        self.with(|tables, now| tables.set_paused(&edit.queue, paused, by, now));
+        Ok(None)
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
@@ -307,12 +304,13 @@ impl Store for MapStore {
         }))
     }
 
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        Ok(self.with(|tables, _| ids.iter().map(|id| tables.workflow(*id)).collect()))
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        self.with(|tables, _| tables.list_workflows(after, limit))
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
+        self.with(|tables, _| match query {
+            WorkflowQuery::Ids(ids) => {
+                Ok(Page { items: ids.iter().filter_map(|id| tables.workflow(*id)).collect(), next: None })
+            }
+            WorkflowQuery::Newest { limit, after } => tables.list_workflows(after.as_ref(), *limit),
+        })
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

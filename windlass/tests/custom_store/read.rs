@@ -139,11 +139,6 @@ impl Tables {
         Observation { now, lanes: lanes.into_values().collect(), ends }
     }
 
-    pub(super) fn totals(&self) -> Totals {
-        let states = counts(self.jobs().map(|job| (job.state, 1)));
-        Totals { accepted: self.accepted, pruned: self.pruned, states }
-    }
-
     pub(super) fn queues(&self) -> Vec<QueueRecord> {
         let record = |(name, paused): (&windlass::QueueName, &bool)| {
             let own = || self.jobs().filter(|job| job.spec.queue == *name);

@@ -91,7 +91,6 @@ impl Tables {
 
     fn write(&mut self, changes: Changes) {
         for entry in changes.new {
-            self.accepted += 1;
             self.lane(&entry.job).accepted += 1;
             if let Some(place) = ended_place(entry.job.state) {
                 self.lane(&entry.job).ended[place] += 1;
@@ -156,7 +155,6 @@ impl Tables {
     pub(super) fn remove(&mut self, id: JobId) {
         let Some(stored) = self.ids.remove(&id).and_then(|sequence| self.jobs.remove(&sequence)) else { return };
         self.edges.remove(id);
-        self.pruned += 1;
         let Some(workflow) = stored.entry.job.workflow_id else { return };
         let is_empty = !self.jobs.values().any(|stored| stored.entry.job.workflow_id == Some(workflow));
         let found = self.workflows.iter_mut().find(|(_, record)| record.id == workflow);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use windlass::flow::ControlEdit;
 use windlass::worker::Running;
 use windlass::{Client, Context, JobId, NewJob, Payload, Priority, QueueName, State, Worker};
 
@@ -224,11 +225,11 @@ async fn o3_a_pause_gives_back_what_was_claimed_ahead() {
     stand_with_jobs_ahead(&track, &running).await;
     let begun = tokio::time::Instant::now();
     let queue = QueueName::default();
-    setup.client.store().set_paused(&queue, true, None).await.expect("paused");
+    setup.client.store().control(&ControlEdit::pause(queue.clone(), true), None).await.expect("paused");
     until("only the one that runs is held", || async { counted(&setup.client, State::Running).await == 1 }).await;
     assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
     running.stop().await;
-    setup.client.store().set_paused(&queue, false, None).await.expect("resumed");
+    setup.client.store().control(&ControlEdit::pause(queue.clone(), false), None).await.expect("resumed");
     all_can_still_run(&setup, &jobs, 1).await;
 }
 

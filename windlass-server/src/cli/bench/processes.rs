@@ -133,8 +133,9 @@ pub(super) async fn idle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
 
 /// Worker processes run what waits, or what producers in this process store, until the time is over.
 pub(super) async fn run(op: &str, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let completed =
-        async || -> anyhow::Result<u64> { Ok(store.totals().await?.states[usize::from(State::Completed.number())]) };
+    let completed = async || -> anyhow::Result<u64> {
+        Ok(store.observe(None).await.map(|seen| seen.totals())?.states[usize::from(State::Completed.number())])
+    };
     let waits = if op == "drain" { load::backlog(store.as_ref(), setting).await? } else { 0 };
     let before = completed().await?;
     let start = Instant::now();

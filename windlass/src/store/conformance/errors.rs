@@ -6,7 +6,7 @@ use super::moves::{CANCEL, checked, queue, requeue, text};
 use crate::error::Error;
 use crate::job::{JobId, NewJob, RequeueOptions, State};
 use crate::schedule::{Missed, ScheduleSpec};
-use crate::store::{Act, Cursor, Edit, Filter, ListQuery, Operation, ScheduleEdit, Target};
+use crate::store::{Act, Cursor, Edit, Filter, ListQuery, Operation, ScheduleEdit, Target, WorkflowQuery};
 
 chapter! {
     e_errors_say_what_was_attempted_and_on_what,
@@ -86,7 +86,7 @@ async fn e_a_cursor_from_elsewhere_is_refused(bench: Bench) {
             bench.store.operate(&operation).await.map(drop),
             bench.store.events(Some(&cursor), 3).await.map(drop),
             bench.store.acts(Some(&cursor), 3).await.map(drop),
-            bench.store.workflows(Some(&cursor), 3).await.map(drop),
+            bench.store.workflows(&WorkflowQuery::Newest { limit: 3, after: Some(cursor.clone()) }).await.map(drop),
         ];
         for error in errors {
             assert_eq!(error.expect_err("no cursor of this store").name(), "InvalidArgument", "{cursor:?}");
@@ -107,7 +107,7 @@ async fn e_a_cursor_from_elsewhere_is_refused(bench: Bench) {
         let _ = bench.store.operate(&operation).await;
         let _ = bench.store.events(after.as_ref(), 3).await;
         let _ = bench.store.acts(after.as_ref(), 3).await;
-        let _ = bench.store.workflows(after.as_ref(), 3).await;
+        let _ = bench.store.workflows(&WorkflowQuery::Newest { limit: 3, after: after.clone() }).await;
     }
     assert_eq!(bench.claim(3).await.len(), 3);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Bench;
 use super::bench::{LEASE, job, worker};
 use super::moves::{CANCEL, job_type, named, queue};
+use crate::flow::ControlEdit;
 use crate::job::{EXPLAIN_SCAN_MAX, JobId, JobType, Priority, ReasonKind, State, Why};
 use crate::store::{ServedQueue, WorkerReport};
 
@@ -49,7 +50,7 @@ async fn o5_nothing_is_in_the_way_of_the_next_job(bench: Bench) {
 async fn o5_a_paused_queue(bench: Bench) {
     let id = bench.enqueue(job()).await;
     announce(&bench, "w1", None, 1, 0).await;
-    bench.store.set_paused(&queue("default"), true, None).await.expect("pause");
+    bench.store.control(&ControlEdit::pause(queue("default"), true), None).await.expect("pause");
     assert_eq!(why(&bench, id).await, [Why::Paused { queue: queue("default") }]);
     assert!(bench.claim(1).await.is_empty());
 }
@@ -166,7 +167,7 @@ async fn o5_every_reason_is_told(bench: Bench) {
     let first = bench.enqueue(named("first").queue("elsewhere")).await;
     let run_at = bench.now().plus(60 * SECOND);
     let id = bench.enqueue(named("last").queue("mail").after([first]).run_at(run_at)).await;
-    bench.store.set_paused(&queue("mail"), true, None).await.expect("pause");
+    bench.store.control(&ControlEdit::pause(queue("mail"), true), None).await.expect("pause");
     let expected = [
         Why::Paused { queue: queue("mail") },
         Why::WaitsFor { jobs: vec![first] },

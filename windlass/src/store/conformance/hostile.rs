@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Bench;
 use super::bench::{LEASE, job, worker};
 use super::stage::{secs, take, take_as};
+use crate::flow::ControlEdit;
 use crate::job::{
     CHECKPOINT_BYTES_MAX, Category, Failure, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, Limits, NewJob, PAYLOAD_BYTES_DEFAULT,
     PAYLOAD_BYTES_MAX, Payload, Policies, Progress, QueueName, State,
@@ -216,10 +217,10 @@ async fn j1_queues_that_differ_in_their_last_byte_stay_apart(bench: Bench) {
         ids.push(bench.enqueue(job().queue(name)).await);
     }
     let queue = QueueName::new(&names[0]).expect("128 bytes");
-    bench.store.set_paused(&queue, true, None).await.expect("pause");
+    bench.store.control(&ControlEdit::pause(queue.clone(), true), None).await.expect("pause");
     assert!(bench.claim_from(&names[0], 9).await.is_empty());
     assert_eq!(take(&bench, &names[1]).await.job.id, ids[1]);
-    bench.store.set_paused(&queue, false, None).await.expect("resume");
+    bench.store.control(&ControlEdit::pause(queue, false), None).await.expect("resume");
     assert_eq!(take(&bench, &names[0]).await.job.id, ids[0]);
     let queues = bench.store.queues().await.expect("queues");
     let listed: Vec<_> = queues.iter().map(|queue| queue.name.as_str()).collect();

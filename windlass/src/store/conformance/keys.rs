@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Bench;
 use super::bench::{LEASE, job, no_jitter, worker};
 use super::control::{change, control, enqueue, key, keys_of};
-use crate::flow::{AfterFailure, Change, Control, KeyState, Limit};
+use crate::flow::{AfterFailure, Change, Control, ControlEdit, KeyState, Limit};
 use crate::job::{Failure, JobId, JobType, NewJob, Payload, Priority, QueueName, RequeueOptions, State};
 use crate::store::{Act, ClaimRequest, Edit, Filter, KeyQuery};
 
@@ -297,12 +297,12 @@ async fn k16_pause_and_lifetime(bench: Bench) {
         .collect();
     let held = bench.claim_one().await;
     assert!(bench.claim(9).await.is_empty());
-    bench.store.set_paused(&QueueName::default(), true, None).await.expect("pause");
+    bench.store.control(&ControlEdit::pause(QueueName::default(), true), None).await.expect("pause");
     bench.complete(held.lease).await;
     assert!(bench.claim(9).await.is_empty(), "a paused queue gives nothing");
     let queues = bench.store.queues().await.expect("queues");
     assert!(queues[0].paused && queues[0].count(State::Scheduled) == 2, "{queues:?}");
-    bench.store.set_paused(&QueueName::default(), false, None).await.expect("resume");
+    bench.store.control(&ControlEdit::pause(QueueName::default(), false), None).await.expect("resume");
     assert!(!bench.store.queues().await.expect("queues")[0].paused);
     bench.pass(short).await;
     assert_eq!((bench.state(ids[1]).await, bench.state(ids[2]).await), (State::DeadLetter, State::DeadLetter));

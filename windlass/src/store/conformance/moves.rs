@@ -2,10 +2,11 @@
 
 use crate::job::{
     Failure, JobId, JobRecord, JobSpec, JobType, Lease, Limits, NewJob, Payload, Policies, QueueName, RequeueOptions,
-    State,
+    State, WorkflowId,
 };
 use crate::store::{
     Act, ActRecord, ClaimRequest, Claimed, Filter, Inserted, ListQuery, Operated, Settled, Target, Totals,
+    WorkflowQuery,
 };
 use crate::workflow::{Submission, WorkflowRecord};
 
@@ -61,8 +62,12 @@ impl Bench {
     /// A workflow that must exist.
     pub(super) async fn workflow(&self, inserted: &Inserted) -> WorkflowRecord {
         let id = inserted.workflow.expect("a workflow has an id");
-        let mut found = self.store.find_workflows(&[id]).await.expect("find_workflows");
-        found.remove(0).expect("the workflow should exist")
+        self.find_workflow(id).await.expect("the workflow should exist")
+    }
+
+    /// A workflow, if it exists.
+    pub(super) async fn find_workflow(&self, id: WorkflowId) -> Option<WorkflowRecord> {
+        self.store.workflows(&WorkflowQuery::Ids(vec![id])).await.expect("workflows").items.pop()
     }
 
     /// Claims this job, which must be the first of its type in its queue.

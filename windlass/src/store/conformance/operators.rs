@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Bench;
 use super::bench::job;
 use super::moves::{CANCEL, in_states, named, queue, requeue};
+use crate::flow::ControlEdit;
 use crate::job::{JobRecord, Priority, ReasonKind, RequeueOptions, State};
 use crate::store::{Act, Cursor, Edit, Filter, Operation, Target, Totals};
 
@@ -145,7 +146,7 @@ async fn o2_who_did_what_and_when_is_recorded(bench: Bench) {
     };
     bench.store.operate(&nobody).await.expect("operate");
     bench.try_act(id, CANCEL).await.expect_err("it has ended");
-    bench.store.set_paused(&queue("mail"), true, Some("bob")).await.expect("pause");
+    bench.store.control(&ControlEdit::pause(queue("mail"), true), Some("bob")).await.expect("pause");
     let acts = bench.acts().await;
     let words: Vec<_> = acts.iter().map(|act| (act.act.as_str(), act.by.as_deref(), act.changed)).collect();
     assert_eq!(words, [("pause", Some("bob"), 1), ("cancel", None, 1), ("edit", Some("ada"), 1)]);

@@ -7,6 +7,7 @@ use tokio::sync::broadcast::Receiver;
 use super::Bench;
 use super::bench::{job, worker};
 use super::moves::{CANCEL, in_states, job_type, named, queue, requeue};
+use crate::flow::ControlEdit;
 use crate::job::{JobId, Priority, State};
 use crate::store::{Act, ClaimRequest, Filter, Wake};
 
@@ -28,7 +29,7 @@ chapter! {
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn pause(bench: &Bench, name: &str, paused: bool) {
-    bench.store.set_paused(&queue(name), paused, Some("ada")).await.expect("set_paused");
+    bench.store.control(&ControlEdit::pause(queue(name), paused), Some("ada")).await.expect("pause or resume");
 }
 
 async fn claim_types(bench: &Bench, types: &[&str], limit: usize) -> Vec<JobId> {

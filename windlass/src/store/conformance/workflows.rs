@@ -6,7 +6,7 @@ use super::Bench;
 use super::bench::job;
 use super::moves::{CANCEL, checked, in_states, named, text};
 use crate::job::{DependencyKind, DependsOn, JobId, Limits, NewJob, Policies, RequeueOptions, State};
-use crate::store::{Act, Filter, Inserted, Operated, Settled, Target};
+use crate::store::{Act, Filter, Inserted, Operated, Settled, Target, WorkflowQuery};
 use crate::workflow::{Join, Workflow, WorkflowState, chain, chord, group};
 
 chapter! {
@@ -226,7 +226,11 @@ async fn w6_a_workflow_counts_its_jobs_by_state(bench: Bench) {
     bench.complete(a.lease).await;
     bench.advance(DAY);
     assert_eq!(bench.workflow(&flow).await.counts, [0, 0, 2, 0, 0, 1, 0, 0, 0], "the clock moves the delayed one");
-    assert_eq!(bench.store.find_workflows(&[crate::store::new_workflow_id()]).await.expect("find"), [None]);
+    assert_eq!(bench.find_workflow(crate::store::new_workflow_id()).await, None);
+    let (id, unknown) = (flow.workflow.expect("an id"), crate::store::new_workflow_id());
+    let found = bench.store.workflows(&WorkflowQuery::Ids(vec![unknown, id, id])).await.expect("workflows");
+    assert_eq!(found.items.iter().map(|found| found.id).collect::<Vec<_>>(), [id, id], "in the order asked");
+    assert_eq!(found.next, None);
 }
 
 async fn w6_shapes_nest_and_run_in_order(bench: Bench) {
@@ -280,8 +284,7 @@ async fn w6_a_workflow_counts_what_was_spawned_and_pruned(bench: Bench) {
     assert_eq!((record.counts, record.pruned), ([0, 0, 0, 0, 0, 0, 1, 0, 0], 1));
     assert_eq!(record.state(), WorkflowState::Failed);
     bench.act(child.id, Act::Delete).await;
-    let gone = bench.store.find_workflows(&[record.id]).await.expect("find_workflows");
-    assert_eq!(gone, [None], "a workflow goes with the last of its jobs");
+    assert_eq!(bench.find_workflow(record.id).await, None, "a workflow goes with the last of its jobs");
     bench.assert_sound().await;
 }
 
@@ -293,7 +296,7 @@ async fn w6_workflows_are_listed_newest_first(bench: Bench) {
     }
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
-        let page = bench.store.workflows(after.as_ref(), 2).await.expect("workflows");
+        let page = bench.store.workflows(&WorkflowQuery::Newest { limit: 2, after }).await.expect("workflows");
         assert!(page.items.len() <= 2);
         listed.extend(page.items.iter().map(|record| record.id));
         after = page.next;

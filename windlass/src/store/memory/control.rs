@@ -6,7 +6,9 @@ use std::ops::Bound;
 use super::strands::{Controlled, Keyed, head};
 use super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::flow::{ControlEdit, ControlRecord, Gate, GateName, Gates, KeyRecord, Owner, Picks, Strand, blocked, pick};
+use crate::flow::{
+    Change, ControlEdit, ControlRecord, Gate, GateName, Gates, KeyRecord, Owner, Picks, Strand, blocked, pick,
+};
 use crate::job::{JobId, JobRecord, JobType, QueueName, State, Why};
 use crate::store::answer::{Claimed, Page, Wake};
 use crate::store::request::{ClaimRequest, Cursor, KeyQuery, PAGE_MAX};
@@ -41,6 +43,9 @@ impl Tables {
         by: Option<&str>,
         now: Timestamp,
     ) -> Result<Option<ControlRecord>> {
+        if let Change::Pause(paused) = edit.change {
+            self.set_paused(&edit.queue, paused, by, now);
+        }
         let known = self.controlled(&edit.queue);
         let stored = known.map(|known| known.record.clone());
         let gate = known.zip(edit.gate()).map(|(known, name)| known.gate(&name)).unwrap_or_default();

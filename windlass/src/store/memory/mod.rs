@@ -35,9 +35,7 @@ use super::rules;
 use crate::clock::{Clock, LAPSING, SystemClock};
 use crate::error::Result;
 use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
-use crate::job::{
-    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
-};
+use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale};
 use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -185,10 +183,6 @@ impl Store for MemoryStore {
         self.read(|tables, _| tables.events(after, limit))
     }
 
-    async fn totals(&self) -> Result<Totals> {
-        Ok(self.read(|tables, _| tables.totals()))
-    }
-
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
         Ok(self.read(|tables, now| tables.observe(ends_from, now)))
     }
@@ -208,11 +202,6 @@ impl Store for MemoryStore {
 
     async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
         self.read(|tables, _| tables.acts(after, limit))
-    }
-
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        self.change(|tables, now| tables.set_paused(queue, paused, by, now));
-        Ok(())
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
@@ -248,12 +237,13 @@ impl Store for MemoryStore {
         Ok(self.read(|tables, _| tables.list_schedules(after, limit)))
     }
 
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        Ok(self.read(|tables, _| ids.iter().map(|id| tables.workflow(*id).cloned()).collect()))
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        self.read(|tables, _| tables.list_workflows(after, limit))
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
+        self.read(|tables, _| match query {
+            WorkflowQuery::Ids(ids) => {
+                Ok(Page { items: ids.iter().filter_map(|id| tables.workflow(*id).cloned()).collect(), next: None })
+            }
+            WorkflowQuery::Newest { limit, after } => tables.list_workflows(after.as_ref(), *limit),
+        })
     }
 
     async fn own(&self, owner: &str) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::job::{
     WorkflowId,
 };
 use crate::store::answer::{
-    ActRecord, Counted, JobEvent, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, Totals, WorkerRecord, fits,
+    ActRecord, Counted, JobEvent, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, WorkerRecord, fits,
 };
 use crate::store::faults::FaultGroup;
 use crate::store::observe::{ENDS_MAX, EndRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends};
@@ -178,11 +178,6 @@ impl Tables {
         let all = self.samples.range((step, from)..).take_while(|((other, at), _)| *other == step && *at < before);
         let mut samples: Vec<Sample> = all.map(|(_, sample)| sample.clone()).collect();
         samples.split_off(samples.len().saturating_sub(SAMPLES_MAX))
-    }
-
-    pub(super) fn totals(&self) -> Totals {
-        let states = std::array::from_fn(|number| self.queues.values().map(|queue| queue.states[number]).sum());
-        Totals { accepted: self.accepted, pruned: self.pruned, states }
     }
 
     pub(super) fn queues(&self) -> Vec<QueueRecord> {

@@ -13,11 +13,11 @@ use super::link::Link;
 use super::read::numbered;
 use super::turns::Caller;
 use crate::job::{JobType, QueueName, State, WorkerId, WorkflowId};
-use crate::store::answer::{ActRecord, Page, QueueRecord, Totals, WORKERS_BYTES_MAX, WorkerRecord};
+use crate::store::answer::{ActRecord, Page, QueueRecord, WORKERS_BYTES_MAX, WorkerRecord};
 use crate::store::observe::{
     COUNTED_MAX, ENDS_MAX, EndRecord, LaneRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends,
 };
-use crate::store::request::{Cursor, Filter, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::store::request::{Cursor, Filter, PAGE_MAX, WORKER_LIVE, WorkerReport, WorkflowQuery};
 use crate::time::Timestamp;
 use crate::workflow::WorkflowRecord;
 
@@ -101,10 +101,6 @@ impl Inner {
             || State::ALL.into_iter().filter(|state| filter.states.is_empty() || filter.states.contains(state));
         let counts = self.counts().await?;
         Ok(counts.lanes.iter().filter(wanted).map(|lane| states().map(|state| lane.count(state)).sum::<u64>()).sum())
-    }
-
-    pub(super) async fn totals(&self) -> Result<Totals, Fault> {
-        Ok(self.observe(None).await?.totals())
     }
 
     pub(super) async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation, Fault> {
@@ -205,16 +201,23 @@ impl Inner {
         Ok(Page { items, next })
     }
 
-    pub(super) async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>, Fault> {
+    pub(super) async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>, Fault> {
+        match query {
+            WorkflowQuery::Ids(ids) => Ok(Page { items: self.find_workflows(ids).await?, next: None }),
+            WorkflowQuery::Newest { limit, after } => self.list_workflows(after.as_ref(), *limit).await,
+        }
+    }
+
+    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<WorkflowRecord>, Fault> {
         let link = self.link(Caller::Reader).await?;
         let wanted: Vec<Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
         let rows = link.query(include_str!("sql/get_workflow.sql"), &[&wanted]).await?;
         let found = self.workflow_records(&link, &rows).await?;
         let found: HashMap<WorkflowId, WorkflowRecord> = found.into_iter().map(|record| (record.id, record)).collect();
-        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+        Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    pub(super) async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>, Fault> {
+    async fn list_workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>, Fault> {
         let before = numbered(after)?.unwrap_or(i64::MAX);
         let limit = limit.clamp(1, PAGE_MAX);
         let link = self.link(Caller::Reader).await?;

@@ -9,10 +9,9 @@ use tokio::sync::broadcast;
 use super::PostgresStore;
 use super::fault::retrying;
 use super::turns::Caller;
-use crate::error::Result;
-use crate::job::{
-    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
-};
+use crate::error::{Error, Result};
+use crate::flow::{Change, ControlEdit, ControlRecord};
+use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, Settlement, Stale};
 use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
@@ -93,10 +92,6 @@ impl Store for PostgresStore {
         retrying("list events", || self.inner.events(after, limit)).await
     }
 
-    async fn totals(&self) -> Result<Totals> {
-        retrying("add up totals", || self.inner.totals()).await
-    }
-
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
         retrying("read the numbers of lanes", || self.inner.observe(ends_from)).await
     }
@@ -125,13 +120,17 @@ impl Store for PostgresStore {
         retrying("list acts", || self.inner.acts(after, limit)).await
     }
 
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
+    async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
+        let Change::Pause(paused) = edit.change else {
+            return Err(Error::invalid("control", "a store of kind postgres has no flow control"));
+        };
         retrying("pause or resume a queue", || async {
             let mut tx = self.inner.transaction(Caller::Worker).await?;
-            let set = tx.set_paused(queue, paused, by).await;
+            let set = tx.set_paused(&edit.queue, paused, by).await;
             tx.finish(set).await
         })
-        .await
+        .await?;
+        Ok(None)
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
@@ -163,12 +162,8 @@ impl Store for PostgresStore {
         retrying("list schedules", || self.inner.schedules(after, limit)).await
     }
 
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        retrying("find workflows", || self.inner.find_workflows(ids)).await
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        retrying("list workflows", || self.inner.workflows(after, limit)).await
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
+        retrying("read workflows", || self.inner.workflows(query)).await
     }
 
     async fn own(&self, owner: &str) -> Result<()> {

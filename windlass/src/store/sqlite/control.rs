@@ -9,7 +9,7 @@ use super::fault::{Answer, Fault};
 use super::job_rows::Entry;
 use super::transaction::Transaction;
 use crate::error::Error;
-use crate::flow::{Control, ControlEdit, ControlRecord, Gate, GateName, Gates, KeyRecord, Owner, blocked};
+use crate::flow::{Change, Control, ControlEdit, ControlRecord, Gate, GateName, Gates, KeyRecord, Owner, blocked};
 use crate::job::{JobId, QueueName, State, Why};
 use crate::store::answer::Page;
 use crate::store::request::{Cursor, KeyQuery, PAGE_MAX};
@@ -39,6 +39,10 @@ impl Transaction<'_> {
     pub(super) fn control(&mut self, edit: &ControlEdit, by: Option<&str>) -> Answer<Option<ControlRecord>> {
         let queue = &edit.queue;
         let stored = self.controlled(queue)?;
+        if let Change::Pause(paused) = edit.change {
+            self.set_paused(queue, paused, by)?;
+            return Ok(stored);
+        }
         let gate = match edit.gate() {
             None => Gate::default(),
             Some(name) => self.gate(queue, &name)?,

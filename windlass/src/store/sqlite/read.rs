@@ -12,7 +12,7 @@ use crate::job::{
     AttemptId, AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobOptions,
     JobRecord, JobType, LogLine, Priority, QueueName, State, WorkerId,
 };
-use crate::store::answer::{JobEvent, JobEventKind, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, Totals, fits};
+use crate::store::answer::{JobEvent, JobEventKind, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, fits};
 use crate::store::observe::{
     ENDS_MAX, EndRecord, LaneRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends,
 };
@@ -174,17 +174,6 @@ impl Transaction<'_> {
             }
         }
         Ok(lanes)
-    }
-
-    pub(super) fn totals(&self) -> Answer<Totals> {
-        let mut states = [0; 9];
-        for lane in self.lane_sums()? {
-            for (sum, count) in states.iter_mut().zip(lane.states) {
-                *sum += count;
-            }
-        }
-        let number = |count: i64| u64::try_from(count).unwrap_or_default();
-        Ok(Totals { accepted: number(self.accepted()), pruned: number(self.pruned()), states })
     }
 
     pub(super) fn observe(&mut self, ends_from: Option<Timestamp>) -> Answer<Observation> {

@@ -8,7 +8,7 @@ use super::list::place;
 use super::transaction::Transaction;
 use crate::job::WorkflowId;
 use crate::store::answer::{ActRecord, Page, WORKERS_BYTES_MAX, WorkerRecord, fits};
-use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport, WorkflowQuery};
 use crate::workflow::WorkflowRecord;
 
 /// How many acts are kept; older ones are forgotten.
@@ -67,21 +67,26 @@ impl Transaction<'_> {
         Ok(paged(rows.collect::<rusqlite::Result<_>>()?, limit))
     }
 
-    pub(super) fn find_workflows(&mut self, ids: &[WorkflowId]) -> Answer<Vec<Option<WorkflowRecord>>> {
+    pub(super) fn workflows(&mut self, query: &WorkflowQuery) -> Answer<Page<WorkflowRecord>> {
+        match query {
+            WorkflowQuery::Ids(ids) => Ok(Page { items: self.find_workflows(ids)?, next: None }),
+            WorkflowQuery::Newest { limit, after } => self.list_workflows(after.as_ref(), *limit),
+        }
+    }
+
+    fn find_workflows(&mut self, ids: &[WorkflowId]) -> Answer<Vec<WorkflowRecord>> {
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
             let mut statement = self.statement(include_str!("sql/get_workflow.sql"))?;
             let mut rows = statement.query([id.as_uuid().into_bytes()])?;
-            let record = rows.next()?.map(read_workflow).transpose()?;
-            found.push(match record {
-                Some((_, record)) => Some(self.counted(record)?),
-                None => None,
-            });
+            if let Some((_, record)) = rows.next()?.map(read_workflow).transpose()? {
+                found.push(self.counted(record)?);
+            }
         }
         Ok(found)
     }
 
-    pub(super) fn list_workflows(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<WorkflowRecord>> {
+    fn list_workflows(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<WorkflowRecord>> {
         let (before, limit) = (place(after)?.unwrap_or(i64::MAX), limit.clamp(1, PAGE_MAX));
         let mut statement = self.statement(include_str!("sql/list_workflows.sql"))?;
         let mut rows = statement.query([before, i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)])?;

@@ -7,10 +7,8 @@ use tokio::sync::broadcast;
 
 use super::SqliteStore;
 use crate::error::Result;
-use crate::flow::{ControlEdit, ControlRecord, KeyRecord};
-use crate::job::{
-    AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale, WorkflowId,
-};
+use crate::flow::{Change, ControlEdit, ControlRecord, KeyRecord};
+use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine, QueueName, Settlement, Stale};
 use crate::schedule::ScheduleRecord;
 use crate::store::Store;
 use crate::store::answer::*;
@@ -104,10 +102,6 @@ impl Store for SqliteStore {
         self.readers.read("read events", move |tx| tx.events(after.as_ref(), limit)).await
     }
 
-    async fn totals(&self) -> Result<Totals> {
-        self.readers.read("read totals", |tx| tx.totals()).await
-    }
-
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
         self.readers.read("read the numbers of lanes", move |tx| tx.observe(ends_from)).await
     }
@@ -132,19 +126,18 @@ impl Store for SqliteStore {
         self.readers.read("read acts", move |tx| tx.acts(after.as_ref(), limit)).await
     }
 
-    async fn set_paused(&self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<()> {
-        let (queue, by) = (queue.clone(), by.map(str::to_owned));
-        let attempted = format!("{} queue {queue:?}", if paused { "pause" } else { "resume" });
-        self.write(attempted, 1, move |tx| tx.set_paused(&queue, paused, by.as_deref())).await
-    }
-
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
         self.readers.read("read queues", |tx| tx.queues()).await
     }
 
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
         let (edit, by) = (edit.clone(), by.map(str::to_owned));
-        let attempted = format!("control queue {:?}", edit.queue);
+        let verb = match edit.change {
+            Change::Pause(true) => "pause",
+            Change::Pause(false) => "resume",
+            _ => "control",
+        };
+        let attempted = format!("{verb} queue {:?}", edit.queue);
         self.write(attempted, 1, move |tx| tx.control(&edit, by.as_deref())).await
     }
 
@@ -178,14 +171,9 @@ impl Store for SqliteStore {
         self.readers.read("read schedules", move |tx| tx.list_schedules(after.as_deref(), limit)).await
     }
 
-    async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Vec<Option<WorkflowRecord>>> {
-        let ids = ids.to_vec();
-        self.readers.read("find workflows", move |tx| tx.find_workflows(&ids)).await
-    }
-
-    async fn workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {
-        let after = after.cloned();
-        self.readers.read("list workflows", move |tx| tx.list_workflows(after.as_ref(), limit)).await
+    async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
+        let query = query.clone();
+        self.readers.read("read workflows", move |tx| tx.workflows(&query)).await
     }
 
     async fn own(&self, owner: &str) -> Result<()> {

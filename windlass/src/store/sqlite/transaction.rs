@@ -232,10 +232,6 @@ impl<'c> Transaction<'c> {
         self.numbers.accepted
     }
 
-    pub(super) fn pruned(&self) -> i64 {
-        self.numbers.pruned
-    }
-
     pub(super) fn accept(&mut self) {
         self.numbers.accepted += 1;
     }

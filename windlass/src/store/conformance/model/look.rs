@@ -6,7 +6,7 @@ use super::observed::{Observed, differ, worker_name};
 use super::reference::Name;
 use super::world::{Said, World};
 use crate::job::{JobRecord, State};
-use crate::store::{Filter, JobEventKind, ListQuery, PAGE_MAX};
+use crate::store::{Filter, JobEventKind, ListQuery, PAGE_MAX, WorkflowQuery};
 use crate::workflow::Webhook;
 
 impl World {
@@ -142,7 +142,8 @@ impl World {
     async fn compare_workflows(&self) -> Said {
         for (number, id) in self.workflows.iter().enumerate() {
             let Some(id) = id else { continue };
-            let found = self.store.find_workflows(&[*id]).await.map_err(|error| format!("workflows: {error}"))?;
+            let query = WorkflowQuery::Ids(vec![*id]);
+            let found = self.store.workflows(&query).await.map_err(|error| format!("workflows: {error}"))?.items;
             let mut counts = [0; 9];
             for job in self.model.jobs.iter().filter(|job| !job.gone && job.workflow == Some(number)) {
                 counts[usize::from(job.state.number())] += 1;
@@ -150,7 +151,7 @@ impl World {
             let pruned = self.model.workflows[number];
             // A workflow may go with the last of its jobs.
             let model = (counts != [0; 9]).then_some((counts, pruned));
-            let store = found.first().cloned().flatten().map(|record| (record.counts, record.pruned));
+            let store = found.first().map(|record| (record.counts, record.pruned));
             let store = store.filter(|(counts, _)| *counts != [0; 9]);
             differ(&format!("workflow {number} (counts, pruned)"), &store, &model)?;
         }

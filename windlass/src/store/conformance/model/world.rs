@@ -10,6 +10,7 @@ use super::observed::{differ, tag_text, worker_name};
 use super::reference::{Link, Model, ModelClaim, ModelSettled, Name, Plan, seconds};
 use super::translate;
 use crate::clock::{Clock, ManualClock};
+use crate::flow::ControlEdit;
 use crate::job::{JobId, JobRecord, Lease, LeaseKey, LeaseToken, QueueName, Settlement, Stale, State, WorkflowId};
 use crate::store::{
     Act, ClaimRequest, Cursor, Edit, Extended, Filter, Operation, Retention, Save, Settled, Store, Target, Upkeep,
@@ -485,7 +486,8 @@ impl World {
 
     async fn pause(&mut self, queue: u8, paused: bool) -> Said {
         self.model.paused[usize::from(queue)] = paused;
-        self.store.set_paused(&queue_name(queue), paused, None).await.map_err(|error| format!("pause: {error}"))
+        let edit = ControlEdit::pause(queue_name(queue), paused);
+        self.store.control(&edit, None).await.map(drop).map_err(|error| format!("pause: {error}"))
     }
 
     async fn upkeep(&mut self, limit: u8, kept: Option<u8>) -> Said {
