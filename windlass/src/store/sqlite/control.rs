@@ -18,6 +18,9 @@ use crate::store::rules::{self, GateHold};
 /// How many lanes are counted before the counts are written.
 const COUNTS_GATHERED: usize = 100;
 
+/// Keys, each with its gate and how many of its jobs wait.
+type Keys = BTreeMap<String, (Gate, u64)>;
+
 impl Transaction<'_> {
     pub(super) fn controlled(&self, queue: &QueueName) -> Answer<Option<ControlRecord>> {
         let mut statement = self.statement(include_str!("sql/get_control.sql"))?;
@@ -196,7 +199,7 @@ impl Transaction<'_> {
     }
 
     /// The next keys with their gates and what waits of them, and whether these are the last.
-    fn keys_after(&mut self, queue: &QueueName, after: &str) -> Answer<(BTreeMap<String, (Gate, u64)>, bool)> {
+    fn keys_after(&mut self, queue: &QueueName, after: &str) -> Answer<(Keys, bool)> {
         let strands = self.strands_after(queue, after, PAGE_MAX)?;
         let mut statement = self.statement(include_str!("sql/list_key_gates.sql"))?;
         let most = i64::try_from(PAGE_MAX).unwrap_or(i64::MAX);
@@ -213,7 +216,7 @@ impl Transaction<'_> {
             kept.last().filter(|_| kept.len() == PAGE_MAX).map(|(key, _)| key.clone()),
         ];
         let first_unsure = full.into_iter().flatten().min();
-        let mut page: BTreeMap<String, (Gate, u64)> = kept.into_iter().map(|(key, gate)| (key, (gate, 0))).collect();
+        let mut page: Keys = kept.into_iter().map(|(key, gate)| (key, (gate, 0))).collect();
         for strand in strands {
             let (gate, waiting) = page.entry(strand.key).or_insert((strand.gate, 0));
             gate.running += strand.running;

@@ -28,6 +28,9 @@ const HEADS: usize = 2;
 /// How much more is read where that was not enough.
 const GROWTH: usize = 4;
 
+/// The place of a job among those of its key.
+type WithinKey = (u8, i64, i64);
+
 /// A job at the door.
 struct Arrival {
     lane: i64,
@@ -173,10 +176,8 @@ impl Transaction<'_> {
         }
         let owned = view.gates.keys.iter().filter_map(|(key, gate)| Some((key.clone(), gate.owner?)));
         for (key, seq) in owned.collect::<Vec<_>>() {
-            if !view.gates.owners.contains_key(&key) {
-                let owner = Owner::of(self.load(seq)?.map(|entry| entry.job.state));
-                view.gates.owners.insert(key, owner);
-            }
+            let owner = Owner::of(self.load(seq)?.map(|entry| entry.job.state));
+            view.gates.owners.insert(key, owner);
         }
         Ok(())
     }
@@ -281,9 +282,9 @@ impl Transaction<'_> {
     }
 
     /// The first jobs of a strand, and from where on more may come.
-    fn first_of(&self, lane: i64, control: &Control, limit: usize) -> Answer<(Vec<Head>, Option<(u8, i64, i64)>)> {
+    fn first_of(&self, lane: i64, control: &Control, limit: usize) -> Answer<(Vec<Head>, Option<WithinKey>)> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut last: Option<(u8, i64, i64)> = None;
+        let mut last: Option<WithinKey> = None;
         let mut heads = Vec::new();
         if control.ageing.is_none() && control.ordered.is_none() {
             let mut statement = self.statement(include_str!("sql/list_first.sql"))?;

@@ -180,7 +180,8 @@ impl Model {
         flow.owners.retain(|_, owner| {
             let job = &jobs[*owner];
             let failed = matches!(job.state, State::Failed | State::DeadLetter);
-            !job.gone && !matches!(job.state, State::Completed | State::Cancelled) && !(failed && goes_on)
+            let ended_well = matches!(job.state, State::Completed | State::Cancelled);
+            !(job.gone || ended_well || failed && goes_on)
         });
     }
 

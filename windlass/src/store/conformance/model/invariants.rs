@@ -63,12 +63,12 @@ impl Seen {
     }
 
     /// Looks at what a claim handed out, before the store is asked anything else; `around` is every
-    /// job as it was, and `shares` says whether the keys of a queue have an order of their own.
+    /// job as it was, and `shares` the queues whose keys have an order of their own.
     pub(super) fn look_at_claim(
         &mut self,
         claimed: &[Claimed],
         request: &ClaimRequest,
-        (around, shares): (&[JobRecord], &dyn Fn(&QueueName) -> bool),
+        (around, shares): (&[JobRecord], &[QueueName]),
         now: Timestamp,
     ) -> Result<(), String> {
         if claimed.len() > request.limit {
@@ -100,7 +100,7 @@ impl Seen {
             if orders.len() > *room {
                 return Err(format!("invariant: more than {room} jobs were claimed from {queue}"));
             }
-            if !shares(queue) && !orders.is_sorted() {
+            if !shares.contains(queue) && !orders.is_sorted() {
                 return Err(format!("invariant: {queue} was not claimed in order: {orders:?}"));
             }
         }

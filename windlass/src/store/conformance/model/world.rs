@@ -240,8 +240,7 @@ impl World {
         differ("claimed jobs", &names, &expected.iter().copied().map(Some).collect())?;
         let shared: Vec<QueueName> =
             request.queues.iter().map(|(queue, _)| queue.clone()).filter(|queue| self.shares(queue)).collect();
-        let shares = |queue: &QueueName| shared.contains(queue);
-        self.seen.look_at_claim(&claimed, &request, (&self.last, &shares), self.clock.now())?;
+        self.seen.look_at_claim(&claimed, &request, (&self.last, &shared), self.clock.now())?;
         for (one, name) in claimed.into_iter().zip(expected) {
             let job = &self.model.jobs[name];
             let expires_in = job.lease.map(|lease| lease.expires_at.since(self.model.now));
