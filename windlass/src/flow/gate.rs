@@ -159,6 +159,8 @@ pub struct Gates {
     pub owners: HashMap<String, Owner>,
     /// The lowest turn of the keys that are open, where not all of them are handed over.
     pub lowest: Option<i64>,
+    /// When a type with open strands opens that were not read because it lets nothing through.
+    pub again_at: Option<Timestamp>,
     /// By type, from where on its open strands were not read; those read come before.
     pub unread: BTreeMap<JobType, Order>,
 }

@@ -170,7 +170,7 @@ impl<'c> Picking<'c> {
             gates: gates.clone(),
             keys: BTreeMap::new(),
             closed_types: BTreeSet::new(),
-            again_at: None,
+            again_at: gates.again_at,
             short: Vec::new(),
             more: Vec::new(),
         };

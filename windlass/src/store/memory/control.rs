@@ -179,10 +179,13 @@ impl Tables {
         let mut of_type = known.open.first().map(|(job_type, _, _)| job_type);
         while let Some(job_type) = of_type {
             let gate = known.types.get(job_type).unwrap_or(&blank);
-            if strands > 0 && is_wanted(job_type) && gate.room(&control.of_this_type(job_type), now).starts > 0 {
+            let room = gate.room(&control.of_this_type(job_type), now);
+            if strands > 0 && is_wanted(job_type) && room.starts > 0 {
                 let (read, unread) = known.first_open(job_type, strands);
                 names.extend(read);
                 gates.unread.extend(unread.map(|order| (job_type.clone(), order)));
+            } else if is_wanted(job_type) && room.starts == 0 {
+                gates.again_at = [gates.again_at, room.again_at].into_iter().flatten().min();
             }
             of_type = known.next_type(job_type);
         }

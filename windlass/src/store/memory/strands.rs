@@ -154,8 +154,14 @@ impl Controlled {
             if is_felt {
                 self.touched.insert(key);
             }
-        } else if strand.is_idle() {
-            self.idle.insert(key);
+            return;
+        }
+        if strand.is_idle() {
+            self.idle.insert(key.clone());
+        }
+        // Another job of an ordered key may be next now, perhaps one of another type.
+        if control.ordered.is_some() {
+            self.touched.insert(key);
         }
     }
 

@@ -151,6 +151,9 @@ impl Transaction<'_> {
         for job_type in names.collect::<Vec<_>>() {
             let room = view.gates.types[&job_type].room(&view.control.of_this_type(&job_type), self.now);
             if room.starts == 0 {
+                let waits = room.again_at.is_some() && !self.open_strands(view.queue, &job_type, 1)?.is_empty();
+                let again_at = room.again_at.filter(|_| waits);
+                view.gates.again_at = [view.gates.again_at, again_at].into_iter().flatten().min();
                 continue;
             }
             let rows = self.open_strands(view.queue, &job_type, limit)?;

@@ -409,6 +409,7 @@ impl Transaction<'_> {
 
     /// Writes a job where it now stands, and takes it from where it stood.
     pub(super) fn put(&mut self, entry: &mut Entry) -> Answer<()> {
+        self.touch_strand(entry)?;
         self.leave(entry)?;
         self.enter(entry)
     }

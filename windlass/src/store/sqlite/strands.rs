@@ -9,6 +9,7 @@ use rusqlite::{Row as SqlRow, params};
 
 use super::columns::{json, text, time};
 use super::fault::{Answer, Fault};
+use super::job_rows::{Entry, Place};
 use super::transaction::Transaction;
 use crate::flow::{Gate, GateName, Look, Looked, Order};
 use crate::job::{JobType, QueueName};
@@ -218,6 +219,14 @@ impl Transaction<'_> {
     /// Says that something happened to a key, so that the next claim looks at it.
     pub(super) fn touch_key(&self, queue: &QueueName, key: &str) -> Answer<()> {
         self.statement(include_str!("sql/touch_key.sql"))?.execute(params![queue.as_str(), format!("k:{key}")])?;
+        Ok(())
+    }
+
+    /// Says so of the key of a strand that a job leaves: where keys are ordered, one of another type may be next now.
+    pub(super) fn touch_strand(&self, entry: &Entry) -> Answer<()> {
+        if matches!(entry.place, Place::Ready { .. }) && entry.stands_in != entry.lane {
+            self.statement(include_str!("sql/touch_strand.sql"))?.execute([entry.stands_in])?;
+        }
         Ok(())
     }
 
