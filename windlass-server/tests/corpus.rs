@@ -1,5 +1,5 @@
-//! The kept corpus of coverage-guided fuzzing, through the functions that it was made for: what once was found, and one
-//! input for each way through the code that was reached. `scripts/fuzz` looks for more.
+//! The kept inputs of the fuzz targets, through the functions that they were made for. So far they are written by hand;
+//! `scripts/fuzz` looks for more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
