@@ -14,6 +14,11 @@ const DRIFT: i64 = 1000;
 /// By which part of the time that passes a correction of the clock is taken back.
 pub const TAKEN_BACK: i64 = 20;
 
+/// For how long what was told says what to expect: those who work are told every second.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+/// How long a statement may be on its way before its time is doubted.
+const ON_ITS_WAY_MICROS: i64 = 4_000_000;
+
 /// What a process was told of a store's time, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ToldTime {
@@ -47,6 +52,19 @@ impl ToldTime {
         let usual = LEAP_MIN_MICROS + self.within + later.within + passed / DRIFT + taken_back;
         if off.abs() > usual { off } else { 0 }
     }
+
+    /// Between which times a statement runs that is sent at this reading of the steady clock, unless the store's clock leapt; `None`
+    /// if this is too long ago to say.
+    pub fn expected(&self, at: Duration) -> Option<(i64, i64)> {
+        let passed = at.saturating_sub(self.at);
+        if passed > KNOWN_FOR {
+            return None;
+        }
+        let passed = micros(passed);
+        let off = LEAP_MIN_MICROS + self.within + passed / DRIFT + if self.skewed { passed / TAKEN_BACK } else { 0 };
+        let time = self.time.saturating_add(passed);
+        Some((time.saturating_sub(off), time.saturating_add(off + ON_ITS_WAY_MICROS)))
+    }
 }
 
 fn micros(time: Duration) -> i64 {
@@ -68,6 +86,16 @@ mod tests {
     fn l8_time_that_passes_is_no_leap() {
         assert_eq!(told(0, 100, false).leap(&told(1, 101, false)), 0);
         assert_eq!(told(0, 100, false).leap(&told(24 * HOUR + 60, 100 + 24 * 3600, false)), 0, "clocks drift");
+    }
+
+    #[test]
+    fn l8_a_statement_is_expected_to_run_soon_after_it_was_sent() {
+        let (now, second) = (1_800_000_000_000_000, 1_000_000);
+        let told = told(0, 100, false);
+        assert_eq!(told.expected(Duration::from_secs(100)), Some((now - second, now + 5 * second)));
+        let (earliest, latest) = told.expected(Duration::from_secs(102)).expect("known");
+        assert_eq!((earliest, latest), (now + second - 2000, now + 7 * second + 2000), "clocks drift");
+        assert_eq!(told.expected(Duration::from_secs(111)), None, "too long ago");
     }
 
     #[test]

@@ -192,16 +192,31 @@ impl Inner {
         let (time, worker) = (self.given_time(), request.worker.as_str());
         let lease_time = request.lease_time.map(job_rows::micros);
         let floors = floors.concat();
+        let (earliest, latest) = self.expected_time();
         if let ([lane], [room]) = (wanted.lanes.as_slice(), wanted.rooms.as_slice()) {
             let most = most.min(*room);
-            let parameters: [Parameter<'_>; 7] = [&time, &worker, &lease_time, lane, &most, &floors, &common];
+            let parameters: [Parameter<'_>; 9] =
+                [&time, &worker, &lease_time, lane, &most, &floors, &common, &earliest, &latest];
             return link.query(include_str!("sql/claim_lane.sql"), &parameters).await;
         }
         let places: Vec<i32> = wanted.places.iter().map(|place| small(*place)).collect();
         let each: Vec<i32> = (0..wanted.rooms.len()).map(small).collect();
         let (lanes, rooms) = (&wanted.lanes, &wanted.rooms);
-        let parameters: [Parameter<'_>; 11] =
-            [&time, &worker, &lease_time, lanes, &places, &each, rooms, &most, &SLACK, &common, &floors];
+        let parameters: [Parameter<'_>; 13] = [
+            &time,
+            &worker,
+            &lease_time,
+            lanes,
+            &places,
+            &each,
+            rooms,
+            &most,
+            &SLACK,
+            &common,
+            &floors,
+            &earliest,
+            &latest,
+        ];
         link.query(include_str!("sql/claim.sql"), &parameters).await
     }
 

@@ -150,8 +150,13 @@ impl Inner {
         link: &mut Link<'static>,
         passage: &Passage<'_>,
     ) -> Result<Option<(Vec<Claimed>, Option<Duration>)>, Fault> {
+        let (earliest, latest) = self.expected_time();
         let Some((mut board, door, record)) = self.look(link, passage).await? else { return Ok(None) };
         let now = board.gates.now;
+        if !(earliest..=latest).contains(&now.as_micros()) {
+            link.roll_back().await;
+            return Ok(Some((Vec::new(), None)));
+        }
         let is_new = now.since(record.updated_at) < SWEPT_FOR && !board.halted;
         if is_new && self.sweep(link, passage.queue, &record.control, false).await? > 0 {
             board = self.look_again(link, passage).await?;

@@ -136,7 +136,8 @@ impl Inner {
         fence: Option<i64>,
     ) -> Result<HeldLeases, Fault> {
         let (time, lease_time) = (self.given_time(), lease_time.map(job_rows::micros));
-        let parameters: [super::link::Parameter<'_>; 5] = [&time, &lease_time, seqs, stored, &fence];
+        let (_, latest) = self.expected_time();
+        let parameters: [super::link::Parameter<'_>; 6] = [&time, &lease_time, seqs, stored, &fence, &latest];
         let asked = steady();
         let rows = link.query(include_str!("sql/extend.sql"), &parameters).await?;
         // By a clock that was set back a lease seems to hold for long, and its holder would not ask again in time.

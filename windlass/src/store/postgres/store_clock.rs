@@ -61,6 +61,13 @@ impl Inner {
         self.clock.is_none() && self.store_clock.leap(&ToldTime::new(now, at, at, self.store_clock.is_skewed())) > 0
     }
 
+    /// Between which times a statement runs that is sent now, unless the server's clock leapt. By a clock that leapt nothing is
+    /// claimed or extended: the next beat sets it right.
+    pub(super) fn expected_time(&self) -> (i64, i64) {
+        let told = self.store_clock.told().filter(|_| self.clock.is_none());
+        told.and_then(|told| told.expected(passed())).unwrap_or((i64::MIN, i64::MAX))
+    }
+
     /// Whether a time that was asked for at this reading of the steady clock is far from what was expected.
     pub(super) fn leapt(&self, now: Timestamp, asked: Duration) -> bool {
         let told = ToldTime::new(now, asked, steady(), self.store_clock.is_skewed());

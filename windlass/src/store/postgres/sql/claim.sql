@@ -3,7 +3,8 @@
 -- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout;
 -- $4 lanes; $5 the place of each lane's queue in the call; $6 the places, each once; $7 how many of each place;
 -- $8 how many in all; $9 how many more to look at than are wanted, because others may hold some; $10 the part
--- that the tokens have in common; $11 for each lane and priority the moment before which nothing can be due.
+-- that the tokens have in common; $11 for each lane and priority the moment before which nothing can be due;
+-- $12 and $13 between which the time must be: by a clock that leapt nothing is taken.
 -- By ready_claim, then by place in the table; job_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -22,6 +23,7 @@ peek as materialized (
             and r.due >= ($11::bigint[])[(w.number - 1) * 5 + p.priority + 1]
             and r.due <= (select now from clock)
             and (r.deadline is null or r.deadline > (select now from clock))
+            and (select now from clock) between $12::bigint and $13::bigint
         order by r.due, r.seq + 0
         limit ($7::int[])[w.place + 1] + $9::int
     ) f

@@ -2,7 +2,7 @@
 -- their rows from ready to leased. It stops at the last row it wants, so that nothing else is touched.
 -- $1 the time, null for the server's; $2 worker; $3 lease time, null for each job's visibility timeout; $4 lane;
 -- $5 how many; $6 for each priority the moment before which nothing can be due; $7 the part that the tokens have in
--- common.
+-- common; $8 and $9 between which the time must be: by a clock that leapt nothing is taken.
 -- By ready_claim, then by place in the table; job_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -20,6 +20,7 @@ taken as (
                 and r.due >= ($6::bigint[])[p.priority + 1]
                 and r.due <= (select now from clock)
                 and (r.deadline is null or r.deadline > (select now from clock))
+                and (select now from clock) between $8::bigint and $9::bigint
                 and not (
                     select q.paused from windlass.lane l join windlass.queue q using (queue) where l.lane = $4::int)
             order by r.due, r.seq + 0
