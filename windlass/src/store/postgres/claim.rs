@@ -48,85 +48,72 @@ impl Inner {
         Ok(claimed)
     }
 
-    /// Claims from plain queues with one statement, and from each controlled one through its gates. Which come first goes by the
-    /// first queue of the call, so that neither takes all for ever.
+    /// Claims from the queues in the order of the call: from plain ones that follow each other with one statement, from each
+    /// controlled one through its gates.
     async fn claim_any(&self, request: &ClaimRequest) -> Result<Claims, Fault> {
         let link = self.link(Caller::Worker).await?;
-        let mut wanted = self.wanted(request);
-        if wanted.lanes.is_empty() && wanted.controlled.is_empty()
-            || self.lanes.is_old(request.queues.iter().map(|(queue, _)| queue))
-        {
+        let mut runs = self.runs(request);
+        if runs.iter().all(Run::is_unknown) || self.lanes.is_old(request.queues.iter().map(|(queue, _)| queue)) {
             let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
             self.lanes.learn_queues(&link, &queues).await?;
-            wanted = self.wanted(request);
+            runs = self.runs(request);
         }
-        if wanted.controlled.is_empty() {
-            return Ok(Claims::from(self.claim_plain(&link, request, wanted).await?));
-        }
-        let is_controlled =
-            |(queue, _): &(QueueName, usize)| wanted.controlled.iter().any(|(known, _)| *known == queue);
-        let gates_first = request.queues.first().is_some_and(is_controlled);
-        let controlled = std::mem::take(&mut wanted.controlled);
+        let mut link = Some(link);
         let mut claims = Claims::default();
-        if !gates_first {
-            claims.jobs = self.claim_plain(&link, request, wanted).await?;
-            drop(link);
-            self.claim_gated(request, &controlled, &mut claims).await?;
-            return Ok(claims);
-        }
-        drop(link);
-        self.claim_gated(request, &controlled, &mut claims).await?;
-        let rest = ClaimRequest { limit: request.limit - claims.jobs.len().min(request.limit), ..request.clone() };
-        if rest.limit > 0 && !wanted.lanes.is_empty() {
-            let link = self.link(Caller::Worker).await?;
-            // What came through gates is the caller's already.
-            match self.claim_plain(&link, &rest, wanted).await {
-                Err(fault) if claims.jobs.is_empty() => return Err(fault),
-                plain => claims.jobs.extend(plain.into_iter().flatten()),
+        for run in runs {
+            let most = request.limit.saturating_sub(claims.jobs.len());
+            let found = match run {
+                Run::Plain(wanted) => self.claim_plain(link.take(), request, most, wanted).await.map(Claims::from),
+                Run::Gated(queue, room) => {
+                    // A claim through gates has a connection of its own, and must not wait for one while it has another.
+                    drop(link.take());
+                    self.claim_gated(request, queue, room.min(most).min(CALL_MAX)).await
+                }
+            };
+            match found {
+                // What was claimed before is the caller's already.
+                Err(_) if !claims.jobs.is_empty() => return Ok(claims),
+                Err(fault) => return Err(fault),
+                Ok(found) => {
+                    claims.jobs.extend(found.jobs);
+                    claims.again_in = claims.again_in.into_iter().chain(found.again_in).min();
+                }
             }
         }
         Ok(claims)
     }
 
-    /// Claims from controlled queues, one after the other.
-    async fn claim_gated(
-        &self,
-        request: &ClaimRequest,
-        queues: &[(&QueueName, usize)],
-        claims: &mut Claims,
-    ) -> Result<(), Fault> {
-        for (queue, room) in queues {
-            let most = (*room).min(request.limit.saturating_sub(claims.jobs.len())).min(CALL_MAX);
-            if most == 0 {
-                continue;
-            }
-            match self.claim_through_gates(queue, most, SORTED, request).await {
-                // What was claimed before is the caller's already.
-                Err(_) if !claims.jobs.is_empty() => return Ok(()),
-                Err(fault) => return Err(fault),
-                // No longer controlled: the next claim finds it plain.
-                Ok(None) => self.lanes.look_again(queue),
-                Ok(Some(through)) => {
-                    claims.jobs.extend(through.jobs);
-                    claims.again_in = claims.again_in.into_iter().chain(through.again_in).min();
-                }
+    async fn claim_gated(&self, request: &ClaimRequest, queue: &QueueName, most: usize) -> Result<Claims, Fault> {
+        if most == 0 {
+            return Ok(Claims::default());
+        }
+        match self.claim_through_gates(queue, most, SORTED, request).await? {
+            Some(through) => Ok(Claims { jobs: through.jobs, again_in: through.again_in }),
+            // No longer controlled: the next claim finds it plain.
+            None => {
+                self.lanes.look_again(queue);
+                Ok(Claims::default())
             }
         }
-        Ok(())
     }
 
     async fn claim_plain(
         &self,
-        link: &Link<'_>,
+        link: Option<Link<'_>>,
         request: &ClaimRequest,
+        most: usize,
         mut wanted: Wanted<'_>,
     ) -> Result<Vec<Claimed>, Fault> {
-        if wanted.lanes.is_empty() || request.limit == 0 || wanted.rooms.iter().all(|room| *room == 0) {
+        if wanted.lanes.is_empty() || most == 0 || wanted.rooms.iter().all(|room| *room == 0) {
             return Ok(Vec::new());
         }
+        let link = match link {
+            Some(link) => link,
+            None => self.link(Caller::Worker).await?,
+        };
         let common = tokens::draw();
         let on_its_way = self.unheard.begin(common);
-        let taken = self.take(link, request, &mut wanted, common).await;
+        let taken = self.take(&link, request, most, &mut wanted, common).await;
         if taken.as_ref().err().is_none_or(Fault::is_certain) {
             on_its_way.arrived();
         }
@@ -139,13 +126,14 @@ impl Inner {
         &self,
         link: &Link<'_>,
         request: &ClaimRequest,
+        most: usize,
         wanted: &mut Wanted<'_>,
         common: Uuid,
     ) -> Result<Vec<Row>, Fault> {
         let numbers: HashMap<Lane, usize> = wanted.lanes.iter().copied().zip(0..).collect();
         let begin = |lane: &Lane| self.cursors.begin(*lane, present(), FULL_SCAN_EVERY_MAX);
         let mut floors: Vec<Floor<5>> = wanted.lanes.iter().map(begin).collect();
-        let mut left = small(request.limit);
+        let mut left = small(most);
         let mut found: Vec<Row> = Vec::new();
         loop {
             let begun = Instant::now();
@@ -245,33 +233,22 @@ impl Inner {
         Ok(claimed.collect())
     }
 
-    /// The known lanes that a claim looks into, and the controlled queues.
-    fn wanted<'r>(&self, request: &'r ClaimRequest) -> Wanted<'r> {
-        let mut wanted = Wanted::default();
+    /// What a claim looks into, in the order of the call.
+    fn runs<'r>(&self, request: &'r ClaimRequest) -> Vec<Run<'r>> {
+        let mut runs = Vec::with_capacity(1);
         for (queue, room) in &request.queues {
             if self.lanes.controlled(queue).is_some() {
-                match wanted.controlled.iter_mut().find(|(known, _)| *known == queue) {
-                    Some((_, known)) => *known = known.saturating_add(*room),
-                    None => wanted.controlled.push((queue, *room)),
-                }
+                runs.push(Run::Gated(queue, *room));
                 continue;
             }
-            let number = match wanted.queues.iter().position(|known| *known == queue) {
-                Some(number) => {
-                    // A queue that is named twice has room for both.
-                    wanted.rooms[number] = wanted.rooms[number].saturating_add(small(*room));
-                    continue;
-                }
-                None => wanted.queues.len(),
-            };
-            wanted.queues.push(queue);
-            wanted.rooms.push(small(*room));
-            for lane in self.lanes.of(queue, request.types.as_deref()) {
-                wanted.lanes.push(lane);
-                wanted.places.push(number);
+            if !matches!(runs.last(), Some(Run::Plain(_))) {
+                runs.push(Run::Plain(Wanted::default()));
+            }
+            if let Some(Run::Plain(wanted)) = runs.last_mut() {
+                wanted.add(queue, *room, self.lanes.of(queue, request.types.as_deref()));
             }
         }
-        wanted
+        runs
     }
 }
 
@@ -293,8 +270,37 @@ struct Wanted<'r> {
     lanes: Vec<Lane>,
     /// Which of the queues each lane is of.
     places: Vec<usize>,
-    /// Controlled queues, and how many more of each.
-    controlled: Vec<(&'r QueueName, usize)>,
+}
+
+impl<'r> Wanted<'r> {
+    fn add(&mut self, queue: &'r QueueName, room: usize, lanes: impl IntoIterator<Item = Lane>) {
+        if let Some(number) = self.queues.iter().position(|known| *known == queue) {
+            // A queue that is named twice has room for both.
+            self.rooms[number] = self.rooms[number].saturating_add(small(room));
+            return;
+        }
+        for lane in lanes {
+            self.lanes.push(lane);
+            self.places.push(self.queues.len());
+        }
+        self.queues.push(queue);
+        self.rooms.push(small(room));
+    }
+}
+
+/// Queues that are claimed from together.
+enum Run<'r> {
+    /// Plain ones that follow each other in the call.
+    Plain(Wanted<'r>),
+    /// A controlled one, and how many of it.
+    Gated(&'r QueueName, usize),
+}
+
+impl Run<'_> {
+    /// Whether there is nothing to look into, as far as is known.
+    fn is_unknown(&self) -> bool {
+        matches!(self, Run::Plain(wanted) if wanted.lanes.is_empty())
+    }
 }
 
 fn small(number: usize) -> i32 {
