@@ -1,6 +1,6 @@
 //! Upkeep: lifetimes, expired leases, schedules, retention (in `prune`); each at most `limit` in one step.
 
-use super::columns::kind_state;
+use super::columns::{kind_state, time};
 use super::fault::Answer;
 use super::transaction::Transaction;
 use crate::job::{State, Timeouts};
@@ -35,32 +35,30 @@ impl Transaction<'_> {
         Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
     }
 
-    /// S15: in any state, held or not.
+    /// S15: in any state, held or not, in the order in which lifetimes are over.
     fn end_lifetimes(&mut self, limit: usize) -> Answer<(usize, bool)> {
         let looks = limit.saturating_mul(LOOKS);
-        let (mut ended, mut looked) = (0, 0);
-        for (deadline, seq) in self.due_lifetimes(looks)? {
-            if ended == limit {
-                return Ok((ended, true));
+        let mut own = self.due_lifetimes(looks)?.into_iter().peekable();
+        let mut standard = self.standard_lifetimes(looks)?.into_iter().peekable();
+        let full = own.len() >= looks || standard.len() >= looks;
+        let (mut ended, mut outlived) = (0, None);
+        while ended < limit {
+            let is_own = match (own.peek(), standard.peek()) {
+                (Some(one), Some(other)) => one <= other,
+                (one, _) => one.is_some(),
+            };
+            let Some((deadline, seq)) = (if is_own { own.next() } else { standard.next() }) else { break };
+            if is_own {
+                self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline, seq])?;
+            } else {
+                outlived = Some(seq);
             }
-            self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline, seq])?;
             ended += usize::from(self.end_lifetime(seq)?);
-            looked += 1;
-        }
-        let (mut outlived, mut more) = (None, looked >= looks);
-        for seq in self.standard_lifetimes(looks)? {
-            if ended == limit {
-                more = true;
-                break;
-            }
-            ended += usize::from(self.end_lifetime(seq)?);
-            outlived = Some(seq);
-            looked += 1;
         }
         if let Some(seq) = outlived {
             self.statement(include_str!("sql/set_outlived.sql"))?.execute([seq])?;
         }
-        Ok((ended, more || looked >= looks))
+        Ok((ended, full || own.len() + standard.len() > 0))
     }
 
     /// Ends a job whose lifetime is over. It may have ended long ago, or been given a new lifetime by a requeue.
@@ -70,8 +68,8 @@ impl Transaction<'_> {
         self.run_on(Some(entry), |set| rules::outlive(set, id))
     }
 
-    /// Jobs that are older than the standard lifetime and were not looked at yet.
-    fn standard_lifetimes(&self, looks: usize) -> Answer<Vec<i64>> {
+    /// Jobs that are older than the standard lifetime and were not looked at yet, each with when that was over.
+    fn standard_lifetimes(&self, looks: usize) -> Answer<Vec<(i64, i64)>> {
         let Some(lifetime) = Timeouts::default().lifetime else { return Ok(Vec::new()) };
         let mut statement = self.statement(include_str!("sql/list_older_jobs.sql"))?;
         let from = [self.now.minus(lifetime).as_micros(), i64::try_from(looks).unwrap_or(i64::MAX)];
@@ -82,7 +80,7 @@ impl Transaction<'_> {
             if !row.get::<_, bool>("is_older")? {
                 break;
             }
-            older.push(row.get("seq")?);
+            older.push((time(row.get("created_at")?).plus(lifetime).as_micros(), row.get("seq")?));
         }
         Ok(older)
     }
