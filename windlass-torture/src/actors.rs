@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio_util::sync::CancellationToken;
+use windlass::flow::{AfterFailure, Change, Control, ControlEdit, Limit, Rate};
 use windlass::job::{LeaseKey, RequeueOptions, WorkerId};
 use windlass::schedule::{Missed, Overlap};
 use windlass::store::{Act as OperatorAct, ClaimRequest, Edit, Filter, Store};
 use windlass::worker::Running;
 use windlass::{Client, JobId, NewJob, Payload, Priority, QueueName, Result, RetryPolicy, Schedule, State, Worker};
 
-use super::history::{Event, Lease, Log};
-use super::jobs::{Act, App, BACKOFF, Call, Calls, QUEUE_SHORT, QUEUES, TYPES, perform};
+use super::history::{Controlled, Event, Lease, Log};
+use super::jobs::{Act, App, BACKOFF, CONTROLLED, Call, Calls, QUEUE_SHORT, QUEUES, TYPES, perform};
 
 /// How many unfinished jobs wait at a time at most, or the end of the run would come late.
 const UNFINISHED_MAX: u64 = 400;
@@ -226,6 +227,74 @@ pub async fn haunt(
             }
         }
         let _ = tokio::time::timeout(tempo.pause * 5, stop.cancelled()).await;
+    }
+}
+
+/// How the controlled queues begin.
+fn controls() -> [Control; 3] {
+    let each_key = Limit::running(2).rate(Rate::within(5, Duration::from_secs(1)).burst(2));
+    [Control::new().running(5), Control::new().each_key(each_key).fair(), Control::new().ordered(AfterFailure::GoOn)]
+}
+
+/// Says how the jobs of a queue shall flow, until it is heard.
+async fn tell(store: &dyn Store, log: &Log, queue: &str, control: Control, stop: &CancellationToken) -> Result<()> {
+    let put = Change::Put { control: control.clone(), version: None, from_code: false };
+    let edit = ControlEdit::new(QueueName::new(queue)?, put);
+    let mut since = None;
+    loop {
+        if since.is_none() {
+            since = store.now().await.ok();
+        }
+        // Without the time before it, nobody could say from when on it holds.
+        let said = match since {
+            Some(_) => store.control(&edit, Some("torture")).await,
+            None => Err(windlass::Error::store("control a queue", "the store does not say the time")),
+        };
+        match said {
+            Err(error @ windlass::Error::InvalidArgument { .. }) => return Err(error),
+            Err(error) if stop.is_cancelled() => return Err(error),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Ok(_) => break,
+        }
+    }
+    let mut at = store.now().await;
+    while at.is_err() && !stop.is_cancelled() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        at = store.now().await;
+    }
+    let limit = control.each_key.unwrap_or_default();
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    log.write(Event::Controlled(Controlled {
+        queue: queue.to_owned(),
+        since: since.map_or(0, windlass::Timestamp::as_micros),
+        at: at.map_or(i64::MAX, windlass::Timestamp::as_micros),
+        running: control.running,
+        each_key: limit.running,
+        rate: limit.rate.map(|rate| (rate.count, micros(rate.per), rate.burst)),
+        ordered: control.ordered.is_some(),
+    }));
+    Ok(())
+}
+
+/// Brings the controlled queues of a run under control; says whether the store has flow control.
+pub async fn put_controls(store: &dyn Store, log: &Log) -> Result<bool> {
+    for (queue, control) in CONTROLLED.into_iter().zip(controls()) {
+        match tell(store, log, queue, control, &CancellationToken::new()).await {
+            Err(windlass::Error::InvalidArgument { field: "control", .. }) => return Ok(false),
+            said => said?,
+        }
+    }
+    Ok(true)
+}
+
+/// Changes limits while jobs run, until it is told to stop.
+pub async fn regulate(store: Arc<dyn Store>, log: Arc<Log>, seed: u64, tempo: Tempo, stop: CancellationToken) {
+    let mut rng = Rng::with_seed(seed ^ 0x7265_6775_6c61_7465);
+    while !stop.is_cancelled() {
+        let _ = tokio::time::timeout(tempo.pause * 20, stop.cancelled()).await;
+        let control = Control::new().running(rng.u32(2..9));
+        // What was not heard by the end is not in force.
+        let _ = tell(store.as_ref(), &log, CONTROLLED[0], control, &stop).await;
     }
 }
 

@@ -76,6 +76,10 @@ pub async fn run(store: Arc<dyn Store>, setting: Setting) -> windlass::Result<Ou
     actors::put_schedules(&client).await?;
     let stop = CancellationToken::new();
     let mut others = tokio::task::JoinSet::new();
+    let log = arena.log("regulator");
+    if actors::put_controls(store.as_ref(), &log).await? {
+        others.spawn(actors::regulate(Arc::clone(&store), log, setting.seed, setting.tempo, stop.clone()));
+    }
     let recent = Recent::default();
     for number in 0..2 {
         let (store, _) = arena.recorded("producer");

@@ -4,14 +4,20 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
-use windlass::job::{Backoff, DependencyKind, DependsOn, Jitter, LOST_FREE_MAX, Lost, Outcome, ReasonKind, RunAt};
+use windlass::job::{
+    Backoff, DependencyKind, DependsOn, Jitter, JobType, LOST_FREE_MAX, Limits, Lost, Outcome, ReasonKind, RunAt,
+    WorkerId,
+};
 use windlass::schedule::Timing;
-use windlass::store::{Filter, ListQuery, PAGE_MAX, Store};
-use windlass::{JobId, JobRecord, Result, State, WorkflowId};
+use windlass::store::{ClaimRequest, Filter, KeyQuery, ListQuery, PAGE_MAX, Store};
+use windlass::workflow::Submission;
+use windlass::{JobId, JobRecord, NewJob, Payload, Policies, QueueName, Result, State, WorkflowId};
 
-use super::jobs::Act;
+use super::jobs::{Act, CONTROLLED};
 use super::recording::scoped_key;
 
+/// The type of the jobs that show whether a gate is open; nobody else handles it.
+const PROBE: &str = "torture.probe";
 /// How many jobs' attempts are asked for at once.
 const AT_ONCE: usize = 8;
 
@@ -28,6 +34,9 @@ pub struct Dump {
     pub counted: u64,
     /// Contradictions that the store found in itself.
     pub contradictions: Vec<String>,
+    /// Gates that count what no lease holds.
+    #[serde(default)]
+    pub leaks: Vec<String>,
     /// From when to when leases held although they had run out, because the store was away.
     #[serde(default)]
     pub absences: Vec<(i64, i64)>,
@@ -40,6 +49,12 @@ pub struct JobEnd {
     pub id: JobId,
     /// Its state.
     pub state: State,
+    /// Its queue.
+    #[serde(default)]
+    pub queue: String,
+    /// Its key for flow control.
+    #[serde(default)]
+    pub flow_key: Option<String>,
     /// How often it was requeued.
     pub generation: u32,
     /// How often it may run in one generation.
@@ -108,6 +123,8 @@ impl JobEnd {
         JobEnd {
             id,
             state,
+            queue: String::new(),
+            flow_key: None,
             generation: 0,
             runs_max: 3,
             created: 0,
@@ -139,6 +156,8 @@ impl JobEnd {
             DependsOn::Batch(_) => None,
         };
         JobEnd {
+            queue: job.spec.queue.to_string(),
+            flow_key: options.key.clone(),
             generation: job.generation,
             runs_max: retry.max_attempts + if retry.lost == Lost::Free { LOST_FREE_MAX } else { 0 },
             created: job.created_at.as_micros(),
@@ -186,14 +205,66 @@ pub async fn dump(store: &dyn Store) -> Result<Dump> {
     });
     let jobs: Vec<JobEnd> = with_attempts.buffer_unordered(AT_ONCE).try_collect().await?;
     let totals = store.observe(None).await.map(|seen| seen.totals())?;
+    let leaks = leaks(store, &jobs).await?;
     Ok(Dump {
         jobs,
+        leaks,
         schedules: schedules(store).await?,
         accepted: totals.accepted,
         counted: totals.pruned + totals.states.iter().sum::<u64>(),
         contradictions: store.check().await?,
         absences: absences(store).await?,
     })
+}
+
+/// Holds what the gates of controlled queues count against the jobs that run.
+async fn leaks(store: &dyn Store, jobs: &[JobEnd]) -> Result<Vec<String>> {
+    let mut leaks = Vec::new();
+    for name in CONTROLLED {
+        let queue = QueueName::new(name)?;
+        let Some(record) = store.controlled(&queue).await? else { continue };
+        let runs = |job: &&JobEnd| job.queue == name && job.state == State::Running;
+        let mut query = KeyQuery { limit: PAGE_MAX, ..KeyQuery::new(queue.clone()) };
+        loop {
+            let page = store.keys(&query).await?;
+            for key in page.items {
+                let of_key = |job: &&JobEnd| job.flow_key.as_deref() == Some(&key.key);
+                let running = jobs.iter().filter(runs).filter(of_key).count();
+                if key.running as usize != running {
+                    leaks.push(format!("{name} counts {} of key {}, {running} run", key.running, key.key));
+                }
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => break,
+            }
+        }
+        if let Some(most) = record.control.running {
+            let free = (most as usize).saturating_sub(jobs.iter().filter(runs).count());
+            let got = probe(store, queue, free).await?;
+            if got != free {
+                leaks.push(format!("{name} lets {got} start, {free} may"));
+            }
+        }
+    }
+    Ok(leaks)
+}
+
+/// How many of so many new jobs may start; they end at once.
+async fn probe(store: &dyn Store, queue: QueueName, count: usize) -> Result<usize> {
+    if count == 0 {
+        return Ok(0);
+    }
+    let job = NewJob::new(PROBE, Payload::default()).queue(queue.as_str());
+    let spec = job.check(&Limits::default(), &Policies::default())?;
+    store.insert(Submission::new(vec![spec; count])?).await?;
+    let worker = WorkerId::new("torture-probe")?;
+    let types = Some(vec![JobType::new(PROBE)?]);
+    let claimed = store.claim(&ClaimRequest { types, ..ClaimRequest::new(worker, queue, count) }).await?.jobs;
+    let got = claimed.len();
+    let ends: Vec<_> = claimed.into_iter().map(|one| one.lease.complete(None)).collect();
+    store.settle(&ends).await?;
+    Ok(got)
 }
 
 async fn attempts(store: &dyn Store, job: JobId) -> Result<Vec<AttemptEnd>> {

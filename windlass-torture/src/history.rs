@@ -134,6 +134,8 @@ pub enum Event {
         /// Lifetimes ended.
         lifetimes: usize,
     },
+    /// A queue was told how its jobs shall flow.
+    Controlled(Controlled),
     /// A fault was injected.
     Fault {
         /// Its kind, as in the report.
@@ -143,6 +145,25 @@ pub enum Event {
     },
     /// The standby of a pair was promoted just now.
     Promoted,
+}
+
+/// What a queue was told; in force from a moment between `since` and `at` on, by the store's clock.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Controlled {
+    /// The queue.
+    pub queue: String,
+    /// Before it was said.
+    pub since: i64,
+    /// When it had been heard.
+    pub at: i64,
+    /// Most jobs of the queue that run at once.
+    pub running: Option<u32>,
+    /// Most jobs of each key that run at once.
+    pub each_key: Option<u32>,
+    /// Most starts of each key: how many in how many microseconds, and at one moment.
+    pub rate: Option<(u32, i64, u32)>,
+    /// Whether keys are ordered.
+    pub ordered: bool,
 }
 
 /// A call under leases that is about to be sent.

@@ -15,12 +15,17 @@ use super::history::{Event, Lease, Log, monotonic};
 
 /// The types that workers have a handler for.
 pub const TYPES: [&str; 2] = ["torture.even", "torture.odd"];
-/// The queues that workers serve.
-pub const QUEUES: [&str; 2] = ["torture-a", "torture-b"];
+/// The queues that workers serve: two plain ones, and those of [`CONTROLLED`].
+pub const QUEUES: [&str; 5] = ["torture-a", "torture-b", CONTROLLED[0], CONTROLLED[1], CONTROLLED[2]];
 /// A queue of short jobs that come many at once: workers claim them ahead of the few slots they have for it (rule N1).
 pub const QUEUE_SHORT: &str = "torture-short";
 /// How many short jobs come at once.
 const SHORT_JOBS: usize = 200;
+/// The queues that are controlled where the store has flow control: with a limit of running jobs, with keys that have limits and rates, and
+/// with keys in order.
+pub const CONTROLLED: [&str; 3] = ["torture-limited", "torture-keyed", "torture-ordered"];
+/// How many keys the jobs of controlled queues have.
+pub const KEYS: usize = 12;
 /// The backoff of jobs whose retries are checked against it.
 pub const BACKOFF: Duration = Duration::from_millis(100);
 /// How long a key that is made from the time stays the same: long enough for processes to meet on it.
@@ -204,8 +209,17 @@ impl Calls {
     fn job(&mut self) -> windlass::Result<NewJob> {
         let act = self.act();
         let rng = &mut self.rng;
-        let (job_type, queue) = (TYPES[rng.usize(0..2)], QUEUES[rng.usize(0..2)]);
+        let queue = match rng.u32(0..100) {
+            0..15 => CONTROLLED[0],
+            15..30 => CONTROLLED[1],
+            30..36 => CONTROLLED[2],
+            _ => QUEUES[rng.usize(0..2)],
+        };
+        let job_type = TYPES[rng.usize(0..2)];
         let mut job = job_of(&act, job_type, queue)?.priority(Priority::ALL[rng.usize(0..Priority::ALL.len())]);
+        if CONTROLLED.contains(&queue) && rng.u32(0..10) > 0 {
+            job = job.key(format!("key{}", rng.usize(0..KEYS)));
+        }
         let attempts = rng.u32(2..6);
         let spread = RetryPolicy { initial: BACKOFF / 2, max: BACKOFF * 5, ..RetryPolicy::standard() };
         job = match rng.u32(0..5) {

@@ -19,6 +19,8 @@ pub mod jobs;
 mod pair;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted_flow;
 pub mod process;
 pub mod recording;
 pub mod report;

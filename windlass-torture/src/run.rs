@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 use windlass::Client;
 use windlass::store::{self, ScheduleEdit, Store};
 
-use super::actors::{self, SCHEDULES};
+use super::actors::{self, SCHEDULES, Tempo};
 use super::check::{Violation, check};
 use super::dump::dump;
 use super::faults::{Fault, Kind, least, least_promotions, plan};
@@ -111,8 +112,17 @@ pub async fn run(settings: &Settings, tell: impl Fn(Progress)) -> anyhow::Result
     let server = place.server.take().map(|server| Arc::new(Mutex::new(server)));
     let mut run =
         Run { settings, store, log, server, tell: &tell, begun: Instant::now(), faults: 0, failed: Vec::new() };
+    let (stop, told) = (CancellationToken::new(), Arc::new(Log::create(&folder, "regulator")?));
+    let regulating = actors::put_controls(run.store.as_ref(), &told).await?.then(|| {
+        let tempo = Tempo { lease: LEASE, pause: PAUSE };
+        tokio::spawn(actors::regulate(Arc::clone(&run.store), told, settings.seed, tempo, stop.clone()))
+    });
     let mut fleet = run.fleet(&place, &folder)?;
     run.disturb(&mut fleet, &place.kinds).await?;
+    stop.cancel();
+    if let Some(regulating) = regulating {
+        regulating.await?;
+    }
     let length = run.begun.elapsed();
     let drain = run.drain(&mut fleet).await?;
     let dump = dump(run.store.as_ref()).await.context("cannot read the store at the end")?;

@@ -52,6 +52,13 @@ fn schedules() {
 }
 
 #[test]
+fn flow_control() {
+    let expected =
+        "to grace\nkey acme is held until 2026-01-01T00:01:00.000000Z\nto ada\nto busy\nto once\n1 of three\n";
+    assert_eq!(run("flow_control"), expected);
+}
+
+#[test]
 fn checkpoint() {
     let expected = "attempt 1 begins at row 0\nattempt 2 begins at row 300\nattempt 3 begins at row 1000\n\
                     COMPLETED: 1000 rows\n";

@@ -77,8 +77,7 @@ async fn get(State(state): State<ApiState>, Name(name): Name) -> Result<Json<Que
     let name = QueueName::new(name)?;
     let found = find(&state, &name).await?;
     let found = found.ok_or_else(|| Error::not_found("queue", name.as_str()))?;
-    let control = state.store().controlled(&name).await?;
-    Ok(Json(Queue { control: control.as_ref().map(Into::into), ..Queue::from(&found) }))
+    Ok(Json(Queue::from(&found)))
 }
 
 async fn find(state: &ApiState, name: &QueueName) -> Result<Option<QueueRecord>, Error> {

@@ -10,6 +10,7 @@ use super::connect::{Reach, Session, user};
 use super::flow;
 use super::output::{OutputArgs, say};
 use super::parse;
+use crate::serve::flow::KeyCounts;
 
 /// What nobody has claimed.
 const UNCLAIMED: [State; 4] = [State::Pending, State::Delayed, State::Scheduled, State::Retrying];
@@ -79,8 +80,16 @@ struct PauseArgs {
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     let session = reach.open(&arguments.output).await?;
     match arguments.command {
-        Command::List => session.out.all(&session.client.queues().await?, "there are no queues yet"),
-        Command::Get { queue } => session.out.one(&find(&session, &queue).await?),
+        Command::List => {
+            let queues = session.client.queues().await?;
+            session.out.all(&queues, "there are no queues yet")?;
+            tell_keys(&session, &queues).await
+        }
+        Command::Get { queue } => {
+            let found = find(&session, &queue).await?;
+            session.out.one(&found)?;
+            tell_keys(&session, &[found]).await
+        }
         Command::Pause(arguments) => set_paused(&session, &arguments, true).await,
         Command::Resume(arguments) => set_paused(&session, &arguments, false).await,
         Command::Control(arguments) => flow::control(&session, *arguments).await,
@@ -88,6 +97,16 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         Command::Key(arguments) => flow::key(&session, arguments).await,
         Command::Purge { queue, how } => purge(&session, queue, how).await,
     }
+}
+
+/// Says which controlled queues have keys that are blocked, where people read it.
+async fn tell_keys(session: &Session, queues: &[QueueRecord]) -> anyhow::Result<()> {
+    if session.out.is_table() {
+        for counts in KeyCounts::look(session.store().as_ref(), queues).await? {
+            counts.words().into_iter().for_each(say);
+        }
+    }
+    Ok(())
 }
 
 async fn find(session: &Session, queue: &QueueName) -> anyhow::Result<QueueRecord> {

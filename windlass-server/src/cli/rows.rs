@@ -218,6 +218,18 @@ pub(crate) fn count(states: &[u64; 9], state: State) -> u64 {
     states[usize::from(state.number())]
 }
 
+/// Whether jobs of a queue may start, and how many may run where it has a limit.
+fn status(queue: &QueueRecord) -> String {
+    let word = if queue.paused { "paused" } else { "open" };
+    match queue.control.as_ref() {
+        None => word.to_owned(),
+        Some(record) => match record.control.running {
+            Some(most) => format!("{word}, runs {} of {most}", number(queue.count(State::Running))),
+            None => format!("{word}, controlled"),
+        },
+    }
+}
+
 impl Row for QueueRecord {
     fn headings(wide: bool) -> Vec<&'static str> {
         if wide {
@@ -241,7 +253,7 @@ impl Row for QueueRecord {
 
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<Cell> {
         let of = |state| count(&self.states, state);
-        let mut cells = vec![Cell::new(self.name.as_str()), Cell::new(if self.paused { "paused" } else { "open" })];
+        let mut cells = vec![Cell::new(self.name.as_str()), Cell::new(status(self))];
         if wide {
             cells.extend(self.states.iter().map(|n| Cell::new(number(*n))));
         } else {

@@ -19,6 +19,7 @@ use super::parse;
 use super::rows::Dead;
 use super::table::{self, number};
 use crate::serve::attention::{AttentionItem, Seen};
+use crate::serve::flow::KeyCounts;
 
 /// How many failures are shown.
 const FAILURES_SHOWN: usize = 5;
@@ -55,15 +56,18 @@ struct Snapshot {
     workers: Vec<WorkerRecord>,
     dead: Vec<JobRecord>,
     attention: Vec<AttentionItem>,
+    keys: Vec<KeyCounts>,
 }
 
 impl Snapshot {
     async fn take(session: &Session) -> windlass::Result<Snapshot> {
         let client = &session.client;
+        let queues = client.queues().await?;
         Ok(Snapshot {
+            keys: KeyCounts::look(&**session.store(), &queues).await?,
             now: session.store().now().await?,
             totals: client.totals().await?,
-            queues: client.queues().await?,
+            queues,
             workers: client.workers().await?,
             dead: client.dead(FAILURES_SHOWN, None).await?.items,
             attention: Seen::look(&**session.store()).await?.attention(),
@@ -238,6 +242,10 @@ fn drawing(out: &Out, last: Option<&Snapshot>, next: &Snapshot) -> String {
         section(&mut text, "Needs somebody", out, shown, next.now);
     }
     section(&mut text, "Queues", out, &next.queues, next.now);
+    for words in next.keys.iter().filter_map(KeyCounts::words).take(ROWS_SHOWN) {
+        text.push_str(&words);
+        text.push('\n');
+    }
     section(&mut text, "Workers", out, &next.workers, next.now);
     let dead: Vec<Dead> = next.dead.iter().cloned().map(Dead).collect();
     section(&mut text, "Newest dead jobs", out, &dead, next.now);

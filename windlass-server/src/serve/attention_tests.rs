@@ -37,7 +37,13 @@ fn name(name: &str) -> QueueName {
 fn queue(queue: &str, count: u64, waited: u64) -> QueueRecord {
     let mut states = [0; 9];
     states[usize::from(State::Scheduled.number())] = count;
-    QueueRecord { name: name(queue), paused: false, states, oldest_scheduled: (count > 0).then(|| ago(waited)) }
+    QueueRecord {
+        name: name(queue),
+        paused: false,
+        states,
+        oldest_scheduled: (count > 0).then(|| ago(waited)),
+        control: None,
+    }
 }
 
 fn worker(queue: &str) -> WorkerRecord {

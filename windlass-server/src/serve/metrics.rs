@@ -10,8 +10,11 @@ use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use windlass::State;
+use windlass::flow::ControlRecord;
 use windlass::observe::{BUCKETS_JOBS, BUCKETS_SECONDS, Kind, Metric};
 use windlass::store::{QueueRecord, Store, WorkerRecord};
+
+use super::flow::KeyCounts;
 
 const DEPTH: &str = "windlass_queue_depth";
 const OLDEST: &str = "windlass_queue_oldest_scheduled_seconds";
@@ -21,6 +24,9 @@ const CLOCK_AHEAD: &str = "windlass_store_clock_ahead_seconds";
 const SLOTS: &str = "windlass_queue_slots";
 const SLOTS_BUSY: &str = "windlass_queue_slots_busy";
 const UNSERVED: &str = "windlass_queue_unserved";
+const LIMIT: &str = "windlass_limit";
+const LIMIT_RUNNING: &str = "windlass_limit_running";
+const KEYS: &str = "windlass_keys";
 const OVERDUE: &str = "windlass_schedules_overdue";
 const STORE_UP: &str = "windlass_store_up";
 const REPLICATED: &str = "windlass_store_replicated";
@@ -39,7 +45,7 @@ const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str],
 }
 
 /// Every metric that the server adds to the library's.
-pub const METRICS: [Metric; 20] = [
+pub const METRICS: [Metric; 23] = [
     metric(DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
     metric(OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
     metric(PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
@@ -48,6 +54,19 @@ pub const METRICS: [Metric; 20] = [
     metric(SLOTS, Kind::Gauge, &["queue"], "Jobs of a queue that the live workers of all processes may run at once"),
     metric(SLOTS_BUSY, Kind::Gauge, &["queue"], "How many of these slots are in use, as workers last reported"),
     metric(UNSERVED, Kind::Gauge, &["queue"], "SCHEDULED jobs of a queue that no live worker serves"),
+    metric(
+        LIMIT,
+        Kind::Gauge,
+        &["queue", "scope"],
+        "Most jobs that may run at once, of a controlled queue or of one of its types",
+    ),
+    metric(LIMIT_RUNNING, Kind::Gauge, &["queue", "scope"], "How many of the jobs that such a limit is for run"),
+    metric(
+        KEYS,
+        Kind::Gauge,
+        &["queue", "state"],
+        "Keys of a controlled queue by how they stand: of the first 10,000 by name",
+    ),
     metric(OVERDUE, Kind::Gauge, &[], "Schedules that should have fired more than a minute ago"),
     metric(STORE_UP, Kind::Gauge, &[], "1 if the store answered at the time of the scrape"),
     metric(
@@ -153,7 +172,16 @@ impl Exporter {
         let look = async {
             let store = &self.store;
             let numbers = async {
-                tokio::try_join!(store.queues(), store.workers(), store.schedules(None, SCHEDULES_MAX), store.now())
+                let (queues, workers, schedules, now) = tokio::try_join!(
+                    store.queues(),
+                    store.workers(),
+                    store.schedules(None, SCHEDULES_MAX),
+                    store.now()
+                )?;
+                let keys = KeyCounts::look(store.as_ref(), &queues).await?;
+                let types = limited_types(store.as_ref(), &queues).await?;
+                let flow = flow_text(&queues_of(&queues), &keys, &types);
+                Ok::<_, windlass::Error>((queues, workers, schedules, now, flow))
             };
             // What the settings say is no reason to be silent about the rest.
             let (numbers, durability) = tokio::join!(numbers, store.durability());
@@ -169,14 +197,14 @@ impl Exporter {
         let found = tokio::time::timeout(PATIENCE, look).await;
         *asked = Some(Instant::now());
         match found {
-            Ok(Ok((queues, workers, schedules, now))) => {
+            Ok(Ok((queues, workers, schedules, now, flow))) => {
                 gauge!(STORE_UP).set(1.0);
                 gauge!(LEFT_OUT).set(queues.len().saturating_sub(QUEUES_MAX) as f64);
                 gauge!(CLOCK_AHEAD).set(ahead(now));
                 let late = |at: windlass::Timestamp| at < now && now.since(at) > FIRING_LATE;
                 let overdue = schedules.iter().filter(|one| !one.paused && one.next_at.is_some_and(late));
                 gauge!(OVERDUE).set(overdue.count() as f64);
-                self.keep(text(queues, &workers, now));
+                self.keep(text(queues, &workers, now) + &flow);
             }
             Ok(Err(error)) => {
                 gauge!(STORE_UP).set(0.0);
@@ -241,6 +269,65 @@ fn text(mut queues: Vec<QueueRecord>, workers: &[WorkerRecord], now: windlass::T
     gauge(SLOTS, &|queue| slots(queue).0);
     gauge(SLOTS_BUSY, &|queue| slots(queue).1);
     gauge(UNSERVED, &unserved);
+    text
+}
+
+/// The controlled queues.
+fn queues_of(queues: &[QueueRecord]) -> Vec<&QueueRecord> {
+    queues.iter().filter(|queue| queue.control.is_some()).take(QUEUES_MAX).collect()
+}
+
+/// How many jobs run of each type that has a limit, by queue and type.
+async fn limited_types(store: &dyn Store, queues: &[QueueRecord]) -> windlass::Result<Vec<(String, String, u64)>> {
+    let limits = |queue: &&QueueRecord| queue.control.as_ref().is_some_and(|record| !record.control.types.is_empty());
+    if !queues.iter().any(|queue| limits(&queue)) {
+        return Ok(Vec::new());
+    }
+    let lanes = store.observe(None).await?.lanes;
+    let running = usize::from(State::Running.number());
+    Ok(lanes
+        .into_iter()
+        .map(|lane| (lane.queue.to_string(), lane.job_type.to_string(), lane.states[running]))
+        .collect())
+}
+
+/// The gauges of flow control. A key is never in a label: users choose keys, and there may be a million.
+fn flow_text(queues: &[&QueueRecord], keys: &[KeyCounts], types: &[(String, String, u64)]) -> String {
+    let mut text = String::new();
+    if queues.is_empty() {
+        return text;
+    }
+    let (mut limits, mut running) = (Vec::new(), Vec::new());
+    for queue in queues {
+        let Some(ControlRecord { control, .. }) = &queue.control else { continue };
+        if let Some(most) = control.running {
+            limits.push((queue.name.as_str(), "queue".to_owned(), u64::from(most)));
+            running.push((queue.name.as_str(), "queue".to_owned(), queue.count(State::Running)));
+        }
+        for (job_type, limit) in &control.types {
+            let Some(most) = limit.running else { continue };
+            let of_type =
+                |(name, of, _): &&(String, String, u64)| *name == queue.name.as_str() && *of == job_type.as_str();
+            let runs = types.iter().find(of_type).map_or(0, |(_, _, runs)| *runs);
+            limits.push((queue.name.as_str(), format!("type:{job_type}"), u64::from(most)));
+            running.push((queue.name.as_str(), format!("type:{job_type}"), runs));
+        }
+        if let Some(most) = control.each_key.and_then(|limit| limit.running) {
+            limits.push((queue.name.as_str(), "each_key".to_owned(), u64::from(most)));
+        }
+    }
+    for (name, values) in [(LIMIT, limits), (LIMIT_RUNNING, running)] {
+        head(&mut text, name);
+        for (queue, scope, value) in values {
+            line(&mut text, format_args!("{name}{{queue=\"{queue}\",scope=\"{scope}\"}} {value}"));
+        }
+    }
+    head(&mut text, KEYS);
+    for counts in keys {
+        for (state, count) in &counts.states {
+            line(&mut text, format_args!("{KEYS}{{queue=\"{}\",state=\"{state}\"}} {count}", counts.queue));
+        }
+    }
     text
 }
 
@@ -338,6 +425,37 @@ mod tests {
         let text = text(queues, &[], client.store().now().await.expect("the time"));
         assert!(text.contains("windlass_queue_depth{queue=\"mail\",state=\"scheduled\"} 4\n"));
         assert_eq!(text.matches("windlass_queue_paused{").count(), QUEUES_MAX);
+    }
+
+    #[tokio::test]
+    async fn limits_and_keys_are_told_without_a_key_in_a_label() {
+        use windlass::flow::{Control, Limit};
+        let client = windlass::Client::in_memory();
+        let of_type = windlass::JobType::new("t").expect("a name");
+        let control = Control::new().running(5).of_type(of_type, Limit::running(2)).each_key(Limit::running(1));
+        client.queue("mail").expect("a name").control(control).await.expect("controlled");
+        let job = |key: &str| windlass::NewJob::new("t", windlass::Payload::default()).queue("mail").key(key);
+        client.enqueue_all(["acme", "acme", "beta"].map(job)).await.expect("enqueue");
+        let worker = windlass::job::WorkerId::new("w").expect("a name");
+        let queue = windlass::QueueName::new("mail").expect("a name");
+        let claim = windlass::store::ClaimRequest::new(worker, queue, 9);
+        assert_eq!(client.store().claim(&claim).await.expect("claim").len(), 2);
+        let store = client.store().as_ref();
+        let queues = store.queues().await.expect("queues");
+        let keys = KeyCounts::look(store, &queues).await.expect("keys");
+        let types = limited_types(store, &queues).await.expect("lanes");
+        let text = flow_text(&queues_of(&queues), &keys, &types);
+        for line in [
+            "windlass_limit{queue=\"mail\",scope=\"queue\"} 5\n",
+            "windlass_limit{queue=\"mail\",scope=\"type:t\"} 2\n",
+            "windlass_limit{queue=\"mail\",scope=\"each_key\"} 1\n",
+            "windlass_limit_running{queue=\"mail\",scope=\"queue\"} 2\n",
+            "windlass_limit_running{queue=\"mail\",scope=\"type:t\"} 2\n",
+            "windlass_keys{queue=\"mail\",state=\"full\"} 2\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+        assert!(!text.contains("acme"), "{text}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod attention;
 mod bound;
 pub mod config;
 pub mod demo;
+pub mod flow;
 pub mod guard;
 mod health;
 mod listen;

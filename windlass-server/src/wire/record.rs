@@ -75,7 +75,7 @@ pub struct Queue {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub oldest_scheduled: Option<Timestamp>,
-    /// Its flow control, if it has one; told only where one queue is asked for.
+    /// Its flow control, if it is controlled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Controlled>,
 }
@@ -360,7 +360,7 @@ impl From<&QueueRecord> for Queue {
             paused: queue.paused,
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
-            control: None,
+            control: queue.control.as_ref().map(Into::into),
         }
     }
 }
@@ -374,6 +374,7 @@ impl TryFrom<Queue> for QueueRecord {
             paused: queue.paused,
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
+            control: queue.control.map(TryInto::try_into).transpose()?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod bounds;
+mod control;
 mod documents;
 mod leases;
 mod numbers;

@@ -6,6 +6,7 @@
 
 mod ends;
 mod flows;
+mod gates;
 mod leases;
 mod slots;
 #[cfg(test)]
@@ -50,11 +51,21 @@ pub enum Invariant {
     Early,
     /// D7: the store's own numbers do not add up, or it contradicts itself.
     Accounting,
+    /// K2, K4: more jobs of a gate ran than it admitted when one of them started.
+    OverLimit,
+    /// K7: more jobs of a gate started in a time than its rate admits.
+    OverRate,
+    /// K13: a job of an ordered key started before its turn.
+    OutOfOrder,
+    /// K3: at rest a gate counts what no lease holds.
+    Leaked,
+    /// K9: at rest a job waits that its gates would let through.
+    Starved,
 }
 
 impl Invariant {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Invariant; 12] = [
+    pub const ALL: [Invariant; 17] = [
         Invariant::Lost,
         Invariant::Stuck,
         Invariant::DoubleLease,
@@ -67,6 +78,11 @@ impl Invariant {
         Invariant::Slot,
         Invariant::Early,
         Invariant::Accounting,
+        Invariant::OverLimit,
+        Invariant::OverRate,
+        Invariant::OutOfOrder,
+        Invariant::Leaked,
+        Invariant::Starved,
     ];
 
     /// Its name, as in JSON.
@@ -84,6 +100,11 @@ impl Invariant {
             Invariant::Slot => "slot",
             Invariant::Early => "early",
             Invariant::Accounting => "accounting",
+            Invariant::OverLimit => "over_limit",
+            Invariant::OverRate => "over_rate",
+            Invariant::OutOfOrder => "out_of_order",
+            Invariant::Leaked => "leaked",
+            Invariant::Starved => "starved",
         }
     }
 }
@@ -133,6 +154,7 @@ pub fn check(lines: &[Line], dump: &Dump) -> Vec<Violation> {
     slots::slots(&view, &mut found);
     slots::early(&view, &mut found);
     ends::accounts(&view, &mut found);
+    gates::gates(lines, dump, &mut found);
     found.0
 }
 

@@ -95,6 +95,7 @@ impl Book {
             counted: count,
             contradictions: Vec::new(),
             absences: Vec::new(),
+            leaks: Vec::new(),
         };
         let violations = check(&self.lines, &dump);
         let mut found: Vec<Invariant> = violations.iter().map(|violation| violation.invariant).collect();

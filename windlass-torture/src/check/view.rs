@@ -154,6 +154,7 @@ impl<'a> View<'a> {
             | Event::Stopped
             | Event::Upkeep { .. }
             | Event::Promoted
+            | Event::Controlled(_)
             | Event::Fault { .. } => {}
         }
     }

@@ -9,6 +9,7 @@ use windlass_torture::actors::Tempo;
 use windlass_torture::arena::{self, Setting};
 use windlass_torture::check::{Invariant, Violation, check};
 use windlass_torture::planted::{Bug, Planted};
+use windlass_torture::planted_flow::{FlowBug, LeakyGates};
 
 /// Seeds tried before a bug counts as missed: how tasks meet is up to the machine.
 const TRIES: u64 = 4;
@@ -109,4 +110,59 @@ async fn a_dropped_buffer_of_results_is_found() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reclaim_that_does_not_look_again_is_found() {
     is_found(Bug::ReclaimUnchecked, Invariant::TwoEnds, "ended").await;
+}
+
+/// The checker reports this bug in flow control under this invariant.
+async fn flow_bug_is_found(bug: FlowBug, invariant: Invariant) {
+    let mut seen = Vec::new();
+    for seed in 0..TRIES {
+        let setting = Setting { drain_max: Duration::from_secs(4), ..setting(seed) };
+        let violations = torture(Arc::new(LeakyGates::new(Arc::new(MemoryStore::new()), bug)), setting).await;
+        if let Some(found) = violations.iter().find(|one| one.invariant == invariant) {
+            println!("seed {seed}: {found:?}");
+            return;
+        }
+        seen.extend(violations);
+    }
+    panic!("{bug:?} was not reported as {invariant}, but so: {seen:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_that_are_read_before_the_lock_are_found() {
+    flow_bug_is_found(FlowBug::CountsBeforeLock, Invariant::OverLimit).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expiry_without_a_note_is_found() {
+    flow_bug_is_found(FlowBug::ExpiryWithoutNote, Invariant::Leaked).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_note_for_a_stale_settlement_is_found() {
+    flow_bug_is_found(FlowBug::NoteForStale, Invariant::OverLimit).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_control_that_is_cached_for_ever_is_found() {
+    flow_bug_is_found(FlowBug::ControlCached, Invariant::OverLimit).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_that_are_given_back_are_found() {
+    flow_bug_is_found(FlowBug::TokensGivenBack, Invariant::OverRate).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_is_forgotten_at_a_retry_is_found() {
+    flow_bug_is_found(FlowBug::OwnerForgotten, Invariant::OutOfOrder).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_called_empty_is_found() {
+    flow_bug_is_found(FlowBug::CalledEmpty, Invariant::Starved).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recount_that_forgets_notes_is_found() {
+    flow_bug_is_found(FlowBug::RecountForgets, Invariant::OverLimit).await;
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Limit;
+use super::{Limit, Order};
 use crate::error::Result;
 use crate::job::{JobType, State};
 use crate::time::Timestamp;
@@ -157,4 +157,10 @@ pub struct Gates {
     pub keys: BTreeMap<String, Gate>,
     /// What became of the owner of each key that has one.
     pub owners: HashMap<String, Owner>,
+    /// The lowest turn of the keys that are open, where not all of them are handed over.
+    pub lowest: Option<i64>,
+    /// When a type with open strands opens that were not read because it lets nothing through.
+    pub again_at: Option<Timestamp>,
+    /// By type, from where on its open strands were not read; those read come before.
+    pub unread: BTreeMap<JobType, Order>,
 }

@@ -51,6 +51,15 @@ pub struct Order {
     pub class: u8,
     /// The turn of its key, or the place of its next job.
     pub turn: i64,
+    /// The place of its next job.
+    pub place: i64,
+    /// The order of submission of its next job.
+    pub sequence: i64,
+}
+
+impl Order {
+    /// Before every strand that has a job; of one that has none.
+    pub const FIRST: Order = Order { level: 0, class: 0, turn: 0, place: 0, sequence: 0 };
 }
 
 /// When to look at a strand again.
@@ -88,6 +97,8 @@ pub struct Picks {
     pub again_at: Option<Timestamp>,
     /// Strands of which more jobs must be known before it can be said; nothing else in the answer counts then.
     pub short: Vec<usize>,
+    /// Types of which more strands must be known before it can be said; nothing else in the answer counts then.
+    pub more: Vec<JobType>,
 }
 
 impl Control {
@@ -109,14 +120,15 @@ struct Key {
     strands: Vec<usize>,
     /// The one job of an ordered key that may go on.
     only: Option<i64>,
-    /// Whether it was not open before. Of two keys with the same turn one that comes back goes first, once.
+    /// Whether it was not open before.
     is_back: bool,
     closed: Option<Look>,
 }
 
-/// The next job of a key as it stands among others: its order, whether its key was there before, its own place, its strand,
-/// its key.
-type Bid<'c> = Reverse<(Order, (bool, i64, i64), usize, &'c str)>;
+/// Where a job stands among others: level, class, turn, whether its key was there before, place, sequence.
+type Rank = (u8, u8, i64, bool, i64, i64);
+/// The next job of a key as it stands among others, its strand, its key.
+type Bid<'c> = Reverse<(Rank, usize, &'c str)>;
 
 /// What is being picked from.
 struct Picking<'c> {
@@ -130,18 +142,22 @@ struct Picking<'c> {
     closed_types: BTreeSet<&'c JobType>,
     again_at: Option<Timestamp>,
     short: Vec<usize>,
+    more: Vec<JobType>,
 }
 
 /// Picks at most `wanted` jobs.
+///
+/// The strands need not be all that are open. Those that were not handed over are spoken for by [`Gates::unread`] and
+/// [`Gates::lowest`]. A key is handed over with all its strands.
 pub fn pick(control: &Control, gates: &Gates, strands: &[Strand], wanted: usize, now: Timestamp) -> Picks {
     let mut picking = Picking::new(control, gates, strands, now);
     let taken = picking.take(wanted);
-    if !picking.short.is_empty() {
-        return Picks { short: picking.short, ..Picks::default() };
+    if !picking.short.is_empty() || !picking.more.is_empty() {
+        return Picks { short: picking.short, more: picking.more, ..Picks::default() };
     }
     let looked = (0..strands.len()).map(|place| picking.looked(place)).collect();
     let again_at = picking.asked_again_at();
-    Picks { taken, strands: looked, gates: picking.gates, again_at, short: Vec::new() }
+    Picks { taken, strands: looked, gates: picking.gates, again_at, short: Vec::new(), more: Vec::new() }
 }
 
 impl<'c> Picking<'c> {
@@ -154,8 +170,9 @@ impl<'c> Picking<'c> {
             gates: gates.clone(),
             keys: BTreeMap::new(),
             closed_types: BTreeSet::new(),
-            again_at: None,
+            again_at: gates.again_at,
             short: Vec::new(),
+            more: Vec::new(),
         };
         for (place, strand) in strands.iter().enumerate() {
             let gate = picking.gates.keys.entry(strand.key.clone()).or_default();
@@ -177,10 +194,6 @@ impl<'c> Picking<'c> {
     /// The order of the jobs of one key.
     fn within_key(&self, head: &Head) -> (u8, i64, i64) {
         self.control.within_key(head)
-    }
-
-    fn place(&self, head: &Head) -> i64 {
-        self.control.within_key(head).1
     }
 
     fn gate(&self, key: &str) -> &Gate {
@@ -208,11 +221,15 @@ impl<'c> Picking<'c> {
 
     /// A key that comes back starts no lower than the lowest turn that is present (rule K10).
     fn let_come_back(&mut self) {
+        if !self.control.fair {
+            return;
+        }
         let is_open = |place: &usize| self.strands[*place].was_open && !self.left[*place].is_empty();
         let is_present = |key: &Key| key.strands.iter().any(is_open);
         let present: BTreeSet<&'c str> =
             self.keys.iter().filter(|(_, key)| is_present(key)).map(|(name, _)| *name).collect();
-        let lowest = present.iter().map(|name| self.gate(name).turn).min().unwrap_or(self.gates.queue.turn);
+        let turns = present.iter().map(|name| self.gate(name).turn);
+        let lowest = turns.chain(self.gates.lowest).min().unwrap_or(self.gates.queue.turn);
         self.gates.queue.turn = self.gates.queue.turn.max(lowest);
         for (name, key) in self.keys.iter_mut().filter(|(name, _)| !present.contains(*name)) {
             key.is_back = true;
@@ -233,13 +250,24 @@ impl<'c> Picking<'c> {
         let names: Vec<&'c str> = self.keys.keys().copied().collect();
         let mut heap: BinaryHeap<Bid<'c>> = names.into_iter().filter_map(|name| self.bid(name)).collect();
         while taken.len() < wanted && self.gates.queue.room(&self.control.of_queue(), self.now).starts > 0 {
-            let Some(Reverse((_, _, place, name))) = heap.pop() else { break };
+            let best = heap.pop();
+            self.ask_for_more(best.as_ref().map(|Reverse((rank, _, _))| *rank));
+            let Some(Reverse((_, place, name))) = best.filter(|_| self.more.is_empty()) else { break };
             if self.admits(name, place) {
                 taken.push(self.start(name, place));
             }
             heap.extend(self.bid(name));
         }
         taken
+    }
+
+    /// Asks for the strands of a type that were not read, where one of them may come before the best that was.
+    fn ask_for_more(&mut self, best: Option<Rank>) {
+        let (fair, closed) = (self.control.fair, &self.closed_types);
+        let is_before = |order: &Order| best.is_none_or(|best| rank(order, fair) < best);
+        let unread =
+            self.gates.unread.iter().filter(|(job_type, order)| !closed.contains(job_type) && is_before(order));
+        self.more = unread.map(|(job_type, _)| job_type.clone()).collect();
     }
 
     /// The next job of a strand that may go, by its place in what is left.
@@ -281,18 +309,17 @@ impl<'c> Picking<'c> {
         // Where keys are ordered, the next job may be one that is not wanted, or that its type keeps back.
         let may_go = strand.wanted && !self.closed_types.contains(&strand.job_type);
         let was_there = self.control.fair && !self.keys[name].is_back;
-        may_go.then(|| Reverse((self.order(name, &head), (was_there, self.place(&head), head.sequence), place, name)))
+        may_go.then(|| Reverse((rank(&self.order(name, &head), was_there), place, name)))
     }
 
     fn order(&self, name: &str, head: &Head) -> Order {
-        let level = self.within_key(head).0;
-        match self.control.fair {
-            true => {
-                let gate = self.gate(name);
-                Order { level, class: gate.class(self.keys[name].limit.weight), turn: gate.turn }
-            }
-            false => Order { level, class: 0, turn: self.place(head) },
-        }
+        let (level, place, sequence) = self.within_key(head);
+        let gate = self.gate(name);
+        let (class, turn) = match self.control.fair {
+            true => (gate.class(self.keys[name].limit.weight), gate.turn),
+            false => (0, place),
+        };
+        Order { level, class, turn, place, sequence }
     }
 
     /// Whether the gates of type and key let the next job of a strand through; closes the one that does not.
@@ -326,7 +353,9 @@ impl<'c> Picking<'c> {
         let limit = self.keys[name].limit;
         let of_key = self.gates.keys.get_mut(name).expect("each strand's key has a gate");
         of_key.take(&limit, now);
-        of_key.turn += TURN / i64::from(limit.weight.max(1));
+        if control.fair {
+            of_key.turn += TURN / i64::from(limit.weight.max(1));
+        }
         if control.ordered.is_some() && !name.is_empty() {
             of_key.owner = Some(head.sequence);
             self.close(name, Look::Full);
@@ -337,13 +366,21 @@ impl<'c> Picking<'c> {
     /// What became of a strand. A key that has no room is closed, so that the next claim does not meet it again.
     fn looked(&mut self, place: usize) -> Looked {
         let strand = &self.strands[place];
-        let next = self.left[place].last().copied();
-        if next.is_none() && strand.all {
-            return Looked { order: Order { level: 0, class: 0, turn: 0 }, look: Look::Empty };
+        if self.left[place].is_empty() && strand.all {
+            return Looked { order: Order::FIRST, look: Look::Empty };
         }
         self.close_if_full(&strand.key);
-        let look = self.keys[strand.key.as_str()].closed.unwrap_or(Look::Open);
-        let order = next.map_or(Order { level: 0, class: 0, turn: 0 }, |head| self.order(&strand.key, &head));
+        let key = &self.keys[strand.key.as_str()];
+        let next_of = |place: usize| self.next(place).map(|next| self.left[place][next]);
+        let next = next_of(place);
+        // The next job of an ordered key opens its own strand alone.
+        let is_behind = self.control.ordered.is_some() && !strand.key.is_empty() && {
+            let own = next.map(|head| self.within_key(&head));
+            let mut others = key.strands.iter().filter_map(|other| next_of(*other));
+            others.any(|other| own.is_none_or(|own| self.within_key(&other) < own))
+        };
+        let look = key.closed.unwrap_or(if is_behind { Look::Full } else { Look::Open });
+        let order = next.map_or(Order::FIRST, |head| self.order(&strand.key, &head));
         Looked { order, look }
     }
 
@@ -356,6 +393,11 @@ impl<'c> Picking<'c> {
             _ => self.again_at,
         }
     }
+}
+
+/// Of two keys with the same turn one that comes back goes first, once.
+fn rank(order: &Order, was_there: bool) -> Rank {
+    (order.level, order.class, order.turn, was_there, order.place, order.sequence)
 }
 
 /// The earlier of two moments, where there are two.

@@ -248,6 +248,8 @@ pub struct QueueRecord {
     pub states: [u64; 9],
     /// Since when its longest-waiting SCHEDULED job could have been claimed.
     pub oldest_scheduled: Option<Timestamp>,
+    /// Its flow control, if it is controlled.
+    pub control: Option<crate::flow::ControlRecord>,
 }
 
 impl QueueRecord {
@@ -256,10 +258,10 @@ impl QueueRecord {
         self.states[usize::from(state.number())]
     }
 
-    /// Whether nothing is left of it: no job, and not paused. Producers choose the names, so a list of all that
+    /// Whether nothing is left of it: no job, nobody paused it, and it is not controlled. Producers choose the names, so a list of all that
     /// ever were would grow for ever.
     pub fn is_forgotten(&self) -> bool {
-        !self.paused && self.states == [0; 9]
+        !self.paused && self.control.is_none() && self.states == [0; 9]
     }
 }
 

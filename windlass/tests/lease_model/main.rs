@@ -30,6 +30,11 @@
 //! for ever is bounded: one requeue, one cancel, one end of an attempt that does not count (the last two are left out
 //! of one of the runs with a lifetime, to keep it short).
 //!
+//! # Gates
+//!
+//! Flow control has a model of its own (`gate.rs`): two claimers of a controlled queue, settlements that come late and twice,
+//! upkeep and an operator who changes the limit. With the lock taken out it finds an overrun.
+//!
 //! # What is checked
 //!
 //! An observer (`history.rs`) keeps its own account of every step, from the contract and not from the library. The
@@ -42,6 +47,7 @@
 //! To read a counterexample, follow the steps that the checker prints: each is a `Step` of `world.rs`. The number of
 //! a worker is its place in the state before the step: busy ones first, so it changes when they change places.
 
+mod gate;
 mod history;
 mod key;
 mod properties;
@@ -115,6 +121,24 @@ fn a_repeated_settlement_that_is_not_recognised_is_noticed() {
 #[test]
 fn upkeep_that_acts_on_an_old_reading_is_noticed() {
     check_broken(Rules::OldReadingApplied, &[EXHAUSTION_EXACT]);
+}
+
+#[test]
+fn every_state_of_two_claimers_at_a_gate_keeps_its_limits() {
+    let start = Instant::now();
+    let checker = gate::Claims(gate::Lock::Kept).checker().threads(2).spawn_bfs().join();
+    let (states, steps, elapsed) = (checker.unique_state_count(), checker.state_count(), start.elapsed());
+    println!("two claimers at a gate: {states} states, {steps} steps, {elapsed:.1?}");
+    checker.assert_properties();
+    assert!(states >= 300_000, "only {states} states");
+}
+
+#[test]
+fn claimers_that_do_not_wait_for_each_other_overrun_a_gate() {
+    let wanted = HasDiscoveries::AllOf([gate::WITHIN_LIMIT].into_iter().collect());
+    let checker = gate::Claims(gate::Lock::TakenOut).checker().finish_when(wanted).timeout(PATIENCE).spawn_bfs().join();
+    let path = checker.discovery(gate::WITHIN_LIMIT).expect("without the lock a gate is overrun");
+    println!("{:?}", path.into_actions());
 }
 
 /// Walks through all states. Fewer than `states_min` would mean that the model has lost some of its steps.

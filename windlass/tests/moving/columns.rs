@@ -16,7 +16,7 @@ const SQLITE: &[(&str, &str, &str)] = &[
         "priority flags fingerprint: follow from the job",
     ),
     ("windlass_edge", "parent seq kind open", ""),
-    ("windlass_gate", "queue name gate", ""),
+    ("windlass_gate", "queue name gate", "owner: follows from the gate"),
     (
         "windlass_job",
         "seq id lane priority inherited created_at depth workflow schedule slot spawned_by depends_on options content_type \
@@ -27,7 +27,8 @@ const SQLITE: &[(&str, &str, &str)] = &[
     (
         "windlass_lane",
         "queue type removed left_completed left_failed left_dead_letter left_cancelled retried lost",
-        "lane key pending delayed scheduled running retrying completed failed dead_letter cancelled: numbered and counted anew",
+        "lane key pending delayed scheduled running retrying completed failed dead_letter cancelled counted touched look level \
+         class turn place next: numbered, counted and looked at anew",
     ),
     (
         "windlass_leased",

@@ -4,5 +4,6 @@
 
 mod columns;
 mod contents;
+mod flow;
 mod load;
 mod places;

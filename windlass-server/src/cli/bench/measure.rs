@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use windlass::store::{Settled, Store, Wake};
 use windlass::workflow::Submission;
 
+use super::keyed::Flow;
 use super::load;
 
 /// How fast the fastest store may drain; this many jobs are put there for each second of a cycle.
@@ -41,6 +42,8 @@ pub(super) struct Setting {
     pub(super) rate: f64,
     /// Jobs that wait when a drain begins.
     pub(super) waiting: usize,
+    /// What the queue is told, and the keys of its jobs.
+    pub(super) flow: Flow,
 }
 
 /// What was found. Times are of one call: a batch, or in a cycle its claim and its settlement.
@@ -148,7 +151,7 @@ where
 }
 
 pub(super) async fn enqueue(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let specs = vec![load::spec(setting)?; setting.batch];
+    let specs = setting.flow.specs(&load::spec(setting)?, 0..setting.batch);
     let step = move || {
         let (store, specs) = (store.clone(), specs.clone());
         async move { Ok(store.insert(Submission::new(specs)?).await?.jobs.len()) }
@@ -158,7 +161,7 @@ pub(super) async fn enqueue(store: Arc<dyn Store>, setting: &Setting) -> anyhow:
 }
 
 /// Claims a batch and completes it; gives how many.
-async fn claim_and_settle(store: &dyn Store, batch: usize) -> anyhow::Result<usize> {
+pub(super) async fn claim_and_settle(store: &dyn Store, batch: usize) -> anyhow::Result<usize> {
     let claimed = store.claim(&load::claim(batch)?).await?;
     let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
     if settlements.is_empty() {

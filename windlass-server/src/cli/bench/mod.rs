@@ -2,6 +2,7 @@
 
 mod churn;
 mod compare;
+mod keyed;
 mod load;
 mod measure;
 mod processes;
@@ -66,6 +67,8 @@ pub(crate) struct Arguments {
     /// Jobs a second that idle worker processes are given, or batches a second of wait
     #[arg(long, value_name = "N", default_value_t = 50.0)]
     rate: f64,
+    #[command(flatten)]
+    flow: keyed::Flow,
     /// Run another build of this program in turn with this one, and print ratios of medians
     #[arg(long, value_name = "BUILD")]
     compare: Option<std::path::PathBuf>,
@@ -102,6 +105,10 @@ enum Op {
     /// Be a worker process of another bench
     #[value(hide = true)]
     Serve,
+    /// Claim and settle waiting jobs with keys, in a queue with limits: --keys, --limit, --queue-limit, --fair, --blocked, --starts
+    Keyed,
+    /// From the settlement that frees a slot to the next start of its key
+    Freed,
     /// The limits of the machine and of the database itself
     Raw,
 }
@@ -129,6 +136,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         processes: arguments.processes,
         rate: arguments.rate,
         waiting: 0,
+        flow: arguments.flow,
     };
     let mut printed = false;
     let mut print = |one: &Measurement| {
@@ -178,7 +186,10 @@ async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
 
 async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     load::finished(store.as_ref(), setting.finished, setting).await?;
-    load::waiting(store.as_ref(), setting.backlog, setting).await?;
+    // What keyed drains it stores itself, each job with its key.
+    if op != Op::Keyed {
+        load::waiting(store.as_ref(), setting.backlog, setting).await?;
+    }
     // What is going to be drained is stored before anything is counted.
     let per_second = match op {
         Op::Cycle => measure::DRAIN_PER_SECOND,
@@ -209,6 +220,8 @@ async fn measure_op(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow:
         Op::Work => runtime::work(store, setting).await,
         Op::Idle => runtime::idle(store, setting).await,
         Op::Hold => runtime::hold(store, setting).await,
+        Op::Keyed => keyed::keyed(store, setting, setting.flow).await,
+        Op::Freed => keyed::freed(store, setting).await,
         Op::Churn | Op::Raw | Op::Serve => unreachable!("these measure more than once, or nothing"),
     }
 }

@@ -16,7 +16,7 @@ chapter![
     k10_weights_3_to_1,
     k10_priority_before_share,
     k10_long_jobs_do_not_fill_the_slots,
-    k11_two_thousand_keys_one_round,
+    k11_ten_thousand_keys_one_round,
     k12_nothing_starves,
     k13_one_at_a_time_in_order,
     k13_a_retry_keeps_its_place,
@@ -112,8 +112,8 @@ async fn k10_long_jobs_do_not_fill_the_slots(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn k11_two_thousand_keys_one_round(bench: Bench) {
-    const KEYS: usize = 2000;
+async fn k11_ten_thousand_keys_one_round(bench: Bench) {
+    const KEYS: usize = 10_000;
     control(&bench, Control::new().fair()).await;
     for chunk in (0..KEYS).collect::<Vec<_>>().chunks(5000) {
         bench.insert(chunk.iter().flat_map(|number| [0, 1].map(|_| job().key(format!("k{number}")))).collect()).await;

@@ -35,8 +35,8 @@ impl Tables {
                     .filter(|stored| stored.entry.job.spec.queue == *name && stored.entry.job.state == state)
                     .count()
             };
-            let running: u32 = control.running.values().sum();
-            let waiting: usize = control.strands.values().map(std::collections::BTreeSet::len).sum();
+            let running = control.queue.running;
+            let waiting: usize = control.keys.values().map(super::strands::Keyed::waiting).sum();
             if (running as usize, waiting) != (of(State::Running), of(State::Scheduled)) {
                 found.push(format!(
                     "the gates of queue {name} count {running} running and {waiting} waiting jobs, but there are others"

@@ -1,13 +1,13 @@
-//! Flow control: what waits and runs of a controlled queue by key and type, and the claim through its gates.
+//! Flow control: the claim through the gates of a controlled queue, and what operators change of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::tables::{ClaimOrder, Queue, Tables};
+use super::strands::{Controlled, Keyed, head};
+use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::flow::{
-    Change, Control, ControlEdit, ControlRecord, Gate, GateName, Gates, Head, KeyRecord, Look, Owner, Picks, Strand,
-    blocked, pick,
+    Change, ControlEdit, ControlRecord, Gate, GateName, Gates, KeyRecord, Owner, Picks, Strand, blocked, pick,
 };
 use crate::job::{JobId, JobRecord, JobType, QueueName, State, Why};
 use crate::store::answer::{Claimed, Page, Wake};
@@ -16,94 +16,25 @@ use crate::store::rules::{self, GateHold};
 use crate::time::Timestamp;
 use crate::workflow::Sequence;
 
-/// How many jobs of a strand are looked at first.
-const HEADS: usize = 4;
+/// How many jobs of a strand are looked at first, beyond its share.
+const HEADS: usize = 2;
+/// How many open strands of a type are looked at first, beyond those wanted.
+const STRANDS: usize = 1;
 
-/// What is known of a controlled queue beside its jobs. The counts follow from these, as every index does.
-#[derive(Debug)]
-pub(super) struct Controlled {
-    pub(super) record: ControlRecord,
+/// What a claim looks at.
+struct View {
     gates: Gates,
-    /// Keys that were open when they were last looked at.
-    open: HashSet<String>,
-    /// SCHEDULED jobs by key and type.
-    pub(super) strands: BTreeMap<(String, JobType), BTreeSet<ClaimOrder>>,
-    /// How many run, by key and type.
-    pub(super) running: HashMap<(String, JobType), u32>,
-}
-
-impl Controlled {
-    fn key_of(&self, job: &JobRecord) -> (String, JobType) {
-        let key = self.record.control.key_of(job.spec.options.key.as_deref());
-        (key.to_owned(), job.spec.job_type.clone())
-    }
-
-    /// Moves the count with the job.
-    pub(super) fn place_state(&mut self, job: &JobRecord, before: Option<State>, after: Option<State>) {
-        let step = i64::from(after == Some(State::Running)) - i64::from(before == Some(State::Running));
-        if step == 0 {
-            return;
-        }
-        let name = self.key_of(job);
-        let count = self.running.entry(name.clone()).or_default();
-        *count = u32::try_from(i64::from(*count) + step).expect("a job leaves RUNNING once");
-        if *count == 0 {
-            self.running.remove(&name);
-        }
-    }
-
-    /// Moves the job from strand to strand.
-    pub(super) fn place_claim(&mut self, job: &JobRecord, before: Option<ClaimOrder>, after: Option<ClaimOrder>) {
-        let name = self.key_of(job);
-        if let Some(before) = before
-            && let Some(strand) = self.strands.get_mut(&name)
-        {
-            strand.remove(&before);
-            if strand.is_empty() {
-                self.strands.remove(&name);
-            }
-        }
-        if let Some(after) = after {
-            self.strands.entry(name).or_default().insert(after);
-        }
-    }
-
-    /// The gate of this name, with what runs in it.
-    fn gate(&self, name: &GateName) -> Gate {
-        let is_in = |(key, job_type): &(String, JobType)| match name {
-            GateName::Queue => true,
-            GateName::Type(name) => name == job_type,
-            GateName::Key(name) => name == key,
-        };
-        let running = self.running.iter().filter(|(name, _)| is_in(name)).map(|(_, count)| count).sum();
-        let kept = match name {
-            GateName::Queue => Some(&self.gates.queue),
-            GateName::Type(job_type) => self.gates.types.get(job_type),
-            GateName::Key(key) => self.gates.keys.get(key),
-        };
-        Gate { running, ..kept.cloned().unwrap_or_default() }
-    }
-
-    fn put_gate(&mut self, name: GateName, gate: Gate) {
-        match name {
-            GateName::Queue => self.gates.queue = gate,
-            GateName::Type(job_type) => drop(self.gates.types.insert(job_type, gate)),
-            GateName::Key(key) => drop(self.gates.keys.insert(key, gate)),
-        }
-    }
-
-    /// Forgets gates that say nothing, of keys without jobs (rule K16).
-    pub(super) fn forget(&mut self, now: Timestamp) {
-        let busy: HashSet<&String> = self.strands.keys().chain(self.running.keys()).map(|(key, _)| key).collect();
-        self.gates.keys.retain(|key, gate| busy.contains(key) || !gate.is_blank(now));
-        self.open.retain(|key| busy.contains(key));
-    }
+    strands: Vec<Strand>,
 }
 
 impl Tables {
     /// The control of a queue, if it has one.
     pub(super) fn controlled(&self, queue: &QueueName) -> Option<&Controlled> {
         self.queues.get(queue).and_then(|queue| queue.control.as_deref())
+    }
+
+    fn controlled_mut(&mut self, queue: &QueueName) -> Option<&mut Controlled> {
+        self.queues.get_mut(queue).and_then(|queue| queue.control.as_deref_mut())
     }
 
     pub(super) fn control(
@@ -124,34 +55,39 @@ impl Tables {
             self.hint(hint);
         }
         let queue = self.queues.entry(edit.queue.clone()).or_default();
-        match (&change.control, queue.control.as_mut()) {
-            (None, _) => queue.control = None,
-            (Some(record), Some(known)) if known.record.control.has_strands() == record.control.has_strands() => {
-                known.record = record.clone();
-            }
-            (Some(record), _) => self.bring_under(&edit.queue, record.clone()),
+        match &change.control {
+            None => queue.control = None,
+            Some(record) if stored.as_ref() == Some(record) => {}
+            Some(record) => self.bring_under(&edit.queue, record.clone()),
         }
         if let Some((name, gate)) = change.gate
-            && let Some(known) = self.queues.get_mut(&edit.queue).and_then(|queue| queue.control.as_mut())
+            && let Some(known) = self.controlled_mut(&edit.queue)
         {
-            known.put_gate(name, gate);
+            known.put_gate(name.clone(), gate);
+            if let GateName::Key(key) = name {
+                known.touched.insert(key);
+            }
         }
+        self.pick_from(&edit.queue, None, 0, now);
         Ok(change.control)
     }
 
     /// Counts what runs and sorts what waits (rule K5).
     fn bring_under(&mut self, name: &QueueName, record: ControlRecord) {
-        let gates = self.controlled(name).map(|known| known.gates.clone()).unwrap_or_default();
-        let (open, strands, running) = (HashSet::new(), BTreeMap::new(), HashMap::new());
-        let mut control = Controlled { record, gates, open, strands, running };
-        for stored in self.jobs.values().filter(|stored| stored.entry.job.spec.queue == *name) {
-            let job = &stored.entry.job;
-            let order = (job.state == State::Scheduled).then(|| job.claim_order(stored.entry.sequence));
-            control.place_state(job, None, Some(job.state));
-            control.place_claim(job, None, order);
+        let gates = self.controlled(name).map(Controlled::gates).unwrap_or_default();
+        let mut control = Controlled::new(record);
+        for (name, gate) in gates {
+            control.put_gate(name, gate);
         }
-        let queue: &mut Queue = self.queues.entry(name.clone()).or_default();
-        queue.control = Some(Box::new(control));
+        for (sequence, stored) in self.jobs.iter().filter(|(_, stored)| stored.entry.job.spec.queue == *name) {
+            let job = &stored.entry.job;
+            let order = (job.state == State::Scheduled).then(|| job.claim_order(*sequence));
+            control.place_state(*sequence, job, None, Some(job.state));
+            if order.is_some() {
+                control.place_claim(job, None, order);
+            }
+        }
+        self.queues.entry(name.clone()).or_default().control = Some(Box::new(control));
     }
 
     /// Claims from a controlled queue: what all gates let through, and when to ask again.
@@ -162,42 +98,158 @@ impl Tables {
         request: &ClaimRequest,
         now: Timestamp,
     ) -> (Vec<Claimed>, Option<Timestamp>) {
-        let Some(known) = self.controlled(queue) else { return (Vec::new(), None) };
-        let gates = self.counted_gates(known);
-        let mut heads = HEADS;
-        let (strands, picks) = loop {
-            let strands = self.strands_of(known, request.types.as_deref(), heads, now);
-            let picks = pick(&known.record.control, &gates, &strands, wanted, now);
-            if picks.short.is_empty() {
-                break (strands, picks);
-            }
-            heads = heads.saturating_mul(HEADS);
-        };
-        let Picks { taken, strands: looked, gates, again_at, .. } = picks;
-        let known = self.queues.get_mut(queue).and_then(|queue| queue.control.as_mut()).expect("it was there");
-        known.gates = Gates { owners: HashMap::new(), ..gates };
-        for (strand, _) in strands.iter().zip(&looked).filter(|(_, looked)| looked.look != Look::Open) {
-            known.open.remove(&strand.key);
-        }
-        for (strand, _) in strands.iter().zip(&looked).filter(|(_, looked)| looked.look == Look::Open) {
-            known.open.insert(strand.key.clone());
-        }
-        (taken.into_iter().map(|(_, head)| self.claim_one(head.sequence, request, now)).collect(), again_at)
+        let (taken, again_at) = self.pick_from(queue, request.types.as_deref(), wanted, now);
+        (taken.into_iter().map(|sequence| self.claim_one(sequence, request, now)).collect(), again_at)
     }
 
-    /// The gates, with what runs in each and what became of the owners of ordered keys.
-    fn counted_gates(&self, known: &Controlled) -> Gates {
-        let mut gates = known.gates.clone();
-        let all = gates.types.values_mut().chain(gates.keys.values_mut());
-        all.chain([&mut gates.queue]).for_each(|gate| gate.running = 0);
-        for ((key, job_type), count) in &known.running {
-            gates.queue.running += count;
-            gates.types.entry(job_type.clone()).or_default().running += count;
-            gates.keys.entry(key.clone()).or_default().running += count;
+    /// Says what a claim takes, and writes down how it leaves gates and strands.
+    fn pick_from(
+        &mut self,
+        queue: &QueueName,
+        types: Option<&[JobType]>,
+        wanted: usize,
+        now: Timestamp,
+    ) -> (Vec<Sequence>, Option<Timestamp>) {
+        let Some(known) = self.controlled(queue) else { return (Vec::new(), None) };
+        let room = known.queue.room(&known.control().of_queue(), now);
+        if room.starts == 0 && wanted > 0 {
+            let waits = self.queues.get(queue).is_some_and(|queue| !queue.lanes.is_empty());
+            return (Vec::new(), room.again_at.filter(|_| waits));
         }
-        let owned = gates.keys.iter().filter_map(|(key, gate)| Some((key.clone(), self.owner(gate.owner?).0)));
-        gates.owners = owned.collect();
-        gates
+        let (mut strands, mut heads) = (if wanted == 0 { 0 } else { wanted.saturating_add(STRANDS) }, HEADS);
+        let (view, picks) = loop {
+            let view = self.view(known, types, (strands, heads), now);
+            let picks = pick(known.control(), &view.gates, &view.strands, wanted, now);
+            if picks.short.is_empty() && picks.more.is_empty() {
+                break (view, picks);
+            }
+            heads = if picks.short.is_empty() { heads } else { heads.saturating_mul(4) };
+            strands = if picks.more.is_empty() { strands } else { strands.saturating_mul(4) };
+        };
+        let Picks { taken, strands: looked, gates, again_at, .. } = picks;
+        let known = self.controlled_mut(queue).expect("it was there");
+        known.put_gate(GateName::Queue, gates.queue);
+        for (job_type, gate) in gates.types {
+            known.put_gate(GateName::Type(job_type), gate);
+        }
+        for (key, gate) in gates.keys {
+            known.touched.remove(&key);
+            if known.gate(&GateName::Key(key.clone())) != gate {
+                known.put_gate(GateName::Key(key), gate);
+            }
+        }
+        for (strand, looked) in view.strands.iter().zip(looked) {
+            known.put_look(&strand.key, &strand.job_type, looked);
+        }
+        let later = known.later.first().map(|(at, _, _)| *at);
+        let again_at = [again_at, later].into_iter().flatten().min();
+        (taken.into_iter().map(|(_, head)| head.sequence).collect(), again_at)
+    }
+
+    /// How many strands and jobs a claim looks at first.
+    #[cfg(test)]
+    pub(super) fn looked_at(
+        &self,
+        known: &Controlled,
+        types: Option<&[JobType]>,
+        wanted: usize,
+        now: Timestamp,
+    ) -> (usize, usize) {
+        let view = self.view(known, types, (wanted.saturating_add(STRANDS), HEADS), now);
+        (view.strands.len(), view.strands.iter().map(|strand| strand.heads.len()).sum())
+    }
+
+    /// The keys that something happened to, those whose moment has come, and the first open ones of each type.
+    fn view(
+        &self,
+        known: &Controlled,
+        types: Option<&[JobType]>,
+        (strands, heads): (usize, usize),
+        now: Timestamp,
+    ) -> View {
+        let control = known.control();
+        let mut names: BTreeSet<String> = known.touched.clone();
+        names.extend(known.later.iter().take_while(|(at, _, _)| *at <= now).map(|(_, key, _)| key.clone()));
+        let mut gates = Gates { queue: known.queue.clone(), lowest: known.lowest(), ..Gates::default() };
+        for (job_type, gate) in &known.types {
+            gates.types.insert(job_type.clone(), gate.clone());
+        }
+        let is_wanted = |job_type: &JobType| types.is_none_or(|types| types.contains(job_type));
+        let blank = Gate::default();
+        let mut of_type = known.open.first().map(|(job_type, _, _)| job_type);
+        while let Some(job_type) = of_type {
+            let gate = known.types.get(job_type).unwrap_or(&blank);
+            let room = gate.room(&control.of_this_type(job_type), now);
+            if strands > 0 && is_wanted(job_type) && room.starts > 0 {
+                let (read, unread) = known.first_open(job_type, strands);
+                names.extend(read);
+                gates.unread.extend(unread.map(|order| (job_type.clone(), order)));
+            } else if is_wanted(job_type) && room.starts == 0 {
+                gates.again_at = [gates.again_at, room.again_at].into_iter().flatten().min();
+            }
+            of_type = known.next_type(job_type);
+        }
+        let mut view = View { gates, strands: Vec::new() };
+        let share = strands / names.len().max(1);
+        for key in names {
+            if let Some(of_key) = known.keys.get(&key) {
+                self.view_key(&mut view, known, (key, of_key), heads.saturating_add(share), now);
+            }
+        }
+        for strand in &mut view.strands {
+            strand.wanted = is_wanted(&strand.job_type);
+        }
+        view
+    }
+
+    fn view_key(
+        &self,
+        view: &mut View,
+        known: &Controlled,
+        (key, of_key): (String, &Keyed),
+        heads: usize,
+        now: Timestamp,
+    ) {
+        let lives = |sequence: Sequence| self.stored(sequence).entry.job.deadline.is_none_or(|deadline| deadline > now);
+        let gate = of_key.counted();
+        let owner = gate.owner.map(|owner| (self.owner(owner).0, owner));
+        view.gates.owners.extend(owner.map(|(state, _)| (key.clone(), state)));
+        // An ordered key goes on with the job that it was started with, and a key without room bids for nothing.
+        let only = owner.filter(|(state, _)| known.control().ordered.is_some() && *state == Owner::Unfinished);
+        let is_closed = gate.room(&known.control().of_key(&key, &gate), now).starts == 0;
+        let heads = if is_closed { 1 } else { heads };
+        view.gates.keys.insert(key.clone(), gate);
+        for (job_type, strand) in &of_key.strands {
+            let waiting = strand.jobs.iter().map(|((_, _, sequence), (priority, at))| (*priority, *at, *sequence));
+            let waiting = waiting.filter(|(_, _, sequence)| lives(*sequence));
+            let found: Vec<_> = match only {
+                Some((_, owner)) => {
+                    self.waits_in(owner, job_type, strand).into_iter().filter(|job| lives(job.2)).collect()
+                }
+                None => waiting.take(heads).collect(),
+            };
+            view.strands.push(Strand {
+                id: 0,
+                job_type: job_type.clone(),
+                key: key.clone(),
+                wanted: true,
+                was_open: strand.look == crate::flow::Look::Open,
+                all: only.is_some() || found.len() < heads,
+                heads: found.into_iter().map(head).collect(),
+            });
+        }
+    }
+
+    /// The place of a job, if it waits in this strand.
+    fn waits_in(
+        &self,
+        sequence: Sequence,
+        job_type: &JobType,
+        strand: &super::strands::Waiting,
+    ) -> Option<super::tables::ClaimOrder> {
+        let job = &self.jobs.get(&sequence)?.entry.job;
+        let waits = job.state == State::Scheduled && job.spec.job_type == *job_type && !strand.jobs.is_empty();
+        waits.then(|| job.claim_order(sequence))
     }
 
     /// What became of the job that an ordered key was started with.
@@ -206,37 +258,15 @@ impl Tables {
         (Owner::of(job.map(|job| job.state)), job.map(|job| job.id))
     }
 
-    fn strands_of(&self, known: &Controlled, types: Option<&[JobType]>, heads: usize, now: Timestamp) -> Vec<Strand> {
-        let lives = |sequence: Sequence| self.stored(sequence).entry.job.deadline.is_none_or(|deadline| deadline > now);
-        let head = |(priority, position, sequence): ClaimOrder| Head { sequence, priority, position, at_door: false };
-        let ages = known.record.control.ageing.is_some() || known.record.control.ordered.is_some();
-        let mut strands = Vec::with_capacity(known.strands.len());
-        for ((key, job_type), waiting) in &known.strands {
-            let living = waiting.iter().copied().filter(|(_, _, sequence)| lives(*sequence));
-            // Where priorities count only within a key, the first of each priority may be next.
-            let first: Vec<Head> = match ages {
-                true => living.map(head).collect(),
-                false => living.take(heads).map(head).collect(),
-            };
-            strands.push(Strand {
-                id: 0,
-                job_type: job_type.clone(),
-                key: key.clone(),
-                wanted: types.is_none_or(|types| types.contains(job_type)),
-                was_open: known.open.contains(key),
-                all: ages || first.len() < heads,
-                heads: first,
-            });
-        }
-        strands
-    }
-
     /// Holds gates that settlements asked to hold (rule K8).
     pub(super) fn hold_gates(&mut self, holds: Vec<GateHold>) {
         for GateHold { queue, gate: name, until } in holds {
-            if let Some(known) = self.queues.get_mut(&queue).and_then(|queue| queue.control.as_mut()) {
+            if let Some(known) = self.controlled_mut(&queue) {
                 let mut gate = known.gate(&name);
                 gate.hold(until);
+                if let GateName::Key(key) = &name {
+                    known.touched.insert(key.clone());
+                }
                 known.put_gate(name, gate);
             }
         }
@@ -252,40 +282,42 @@ impl Tables {
     /// The gates that let nothing of a job through.
     pub(super) fn blocked(&self, job: &JobRecord, now: Timestamp) -> Vec<Why> {
         let Some(known) = self.controlled(&job.spec.queue) else { return Vec::new() };
-        let gates = self.counted_gates(known);
-        let control: &Control = &known.record.control;
-        let key = control.key_of(job.spec.options.key.as_deref());
-        let owner = gates.keys.get(key).and_then(|gate| gate.owner).map(|owner| self.owner(owner));
-        let owner = owner.and_then(|(owner, id)| Some((owner, id?)));
-        blocked(control, &gates, owner.filter(|(_, id)| *id != job.id), job, now)
+        let key = known.control().key_of(job.spec.options.key.as_deref());
+        let gate = known.gate(&GateName::Key(key.to_owned()));
+        let owner = gate.owner.map(|owner| self.owner(owner)).and_then(|(owner, id)| Some((owner, id?)));
+        let gates = Gates {
+            queue: known.queue.clone(),
+            types: known.types.clone(),
+            keys: BTreeMap::from([(key.to_owned(), gate)]),
+            ..Gates::default()
+        };
+        blocked(known.control(), &gates, owner.filter(|(_, id)| *id != job.id), job, now)
     }
 
     pub(super) fn keys(&self, query: &KeyQuery, now: Timestamp) -> Result<Page<KeyRecord>> {
         let Some(known) = self.controlled(&query.queue) else {
             return Err(Error::not_found("control of queue", query.queue.as_str()));
         };
-        let gates = self.counted_gates(known);
-        let mut names: BTreeSet<&String> =
-            gates.keys.iter().filter(|(_, gate)| gate.running > 0 || !gate.is_blank(now)).map(|(key, _)| key).collect();
-        names.extend(known.strands.keys().map(|(key, _)| key));
-        let (from, limit) = (query.after.as_ref().map(|after| &after.0), query.limit.clamp(1, PAGE_MAX));
-        let from = from.map_or(Bound::Unbounded, Bound::Excluded);
+        let limit = query.limit.clamp(1, PAGE_MAX);
+        let from = query.after.as_ref().map_or(Bound::Unbounded, |after| Bound::Excluded(&after.0));
+        let range = match &query.key {
+            Some(key) => (Bound::Included(key), Bound::Included(key)),
+            None => (from, Bound::Unbounded),
+        };
         let mut items = Vec::new();
-        for name in names.range::<String, _>((from, Bound::Unbounded)) {
-            if name.is_empty() || query.key.as_ref().is_some_and(|key| key != *name) {
+        for (key, of_key) in known.keys.range::<String, _>(range) {
+            let (gate, waiting) = (of_key.counted(), of_key.waiting());
+            if key.is_empty() || waiting == 0 && gate.running == 0 && gate.is_blank(now) {
                 continue;
             }
-            let gate = gates.keys.get(*name).cloned().unwrap_or_default();
             let owner = gate.owner.map(|owner| self.owner(owner)).and_then(|(owner, id)| Some((owner, id?)));
-            let strands = known.strands.iter().filter(|((key, _), _)| key == *name);
-            let waiting = strands.map(|(_, waiting)| waiting.len() as u64).sum();
-            let record = KeyRecord::of(&known.record.control, name, &gate, owner, waiting, now);
+            let record = KeyRecord::of(known.control(), key, &gate, owner, waiting as u64, now);
             if query.blocked && !record.state.is_blocked() {
                 continue;
             }
             items.push(record);
             if items.len() == limit {
-                return Ok(Page { items, next: Some(Cursor((*name).clone())) });
+                return Ok(Page { items, next: Some(Cursor(key.clone())) });
             }
         }
         Ok(Page { items, next: None })

@@ -2,15 +2,18 @@
 //!
 //! One mutex around `Tables`; every method takes it, lets time pass (what fell due becomes SCHEDULED), and does one
 //! thing. The decisions are the pure core's and those of [`rules`], to which `working` is the way. The
-//! other files follow the pipeline: `insert`, `lease` (claim, extend, save), `control` (flow control), `upkeep`, `operate`, `read`, `schedules`.
+//! other files follow the pipeline: `insert`, `lease` (claim, extend, save), `control` and `strands` (flow control), `upkeep`, `operate`, `read`, `schedules`.
 
 mod check;
 mod control;
+#[cfg(test)]
+mod control_tests;
 mod insert;
 mod lease;
 mod operate;
 mod read;
 mod schedules;
+mod strands;
 mod tables;
 mod upkeep;
 mod working;

@@ -196,6 +196,7 @@ impl Tables {
             paused: queue.paused,
             states: queue.states,
             oldest_scheduled: oldest(queue),
+            control: queue.control.as_ref().map(|known| known.record.clone()),
         };
         self.queues.iter().map(record).filter(|queue| !queue.is_forgotten()).collect()
     }

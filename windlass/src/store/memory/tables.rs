@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::control::Controlled;
+use super::strands::Controlled;
 use crate::job::{
     ATTEMPTS_KEPT, AttemptRecord, JobId, JobRecord, JobType, LeaseToken, LogLine, Outcome, Priority, QueueName, State,
     WorkerId, WorkflowId,
@@ -270,7 +270,7 @@ impl Tables {
         }
         let queue = self.queues.get_mut(&job.spec.queue).expect("it was made a line ago");
         if let Some(control) = &mut queue.control {
-            control.place_state(job, before.map(|(state, _)| state), after.map(|(state, _)| state));
+            control.place_state(sequence, job, before.map(|(state, _)| state), after.map(|(state, _)| state));
         }
         let job_type = &job.spec.job_type;
         if !queue.numbers.contains_key(job_type) {

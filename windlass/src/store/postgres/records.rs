@@ -12,6 +12,7 @@ use super::job_rows;
 use super::link::Link;
 use super::read::numbered;
 use super::turns::Caller;
+use crate::flow::ControlRecord;
 use crate::job::{JobType, QueueName, State, WorkerId, WorkflowId};
 use crate::store::answer::{ActRecord, Page, QueueRecord, WORKERS_BYTES_MAX, WorkerRecord};
 use crate::store::observe::{
@@ -153,6 +154,13 @@ impl Inner {
         let link = self.link(Caller::Reader).await?;
         let rows = link.query(include_str!("sql/get_oldest_scheduled.sql"), &[&self.given_time()]).await?;
         let oldest: HashMap<String, i64> = rows.iter().map(|row| (row.get("name"), row.get("due"))).collect();
+        let rows = link.query(include_str!("sql/list_controlled.sql"), &[]).await?;
+        let mut controls: HashMap<String, ControlRecord> = HashMap::new();
+        for row in &rows {
+            if let Some(control) = row.get::<_, Option<&str>>("control") {
+                controls.insert(row.get("name"), serde_json::from_str(control)?);
+            }
+        }
         let record = |(name, paused): (QueueName, bool)| {
             let mut states = [0; 9];
             for lane in counts.lanes.iter().filter(|lane| lane.queue == name) {
@@ -161,7 +169,8 @@ impl Inner {
                 }
             }
             let oldest_scheduled = oldest.get(name.as_str()).map(|at| job_rows::time(*at));
-            QueueRecord { name, paused, states, oldest_scheduled }
+            let control = controls.get(name.as_str()).cloned();
+            QueueRecord { name, paused, states, oldest_scheduled, control }
         };
         Ok(counts.queues.into_iter().map(record).filter(|queue| !queue.is_forgotten()).collect())
     }

@@ -10,7 +10,7 @@ use super::transaction::Transaction;
 use crate::job::{FailureRecord, JobId};
 
 /// Each gives a sentence for every contradiction it finds, at most a hundred.
-const CHECKS: [&str; 7] = [
+const CHECKS: [&str; 8] = [
     include_str!("sql/check_places.sql"),
     include_str!("sql/check_counts.sql"),
     include_str!("sql/check_accounts.sql"),
@@ -18,6 +18,7 @@ const CHECKS: [&str; 7] = [
     include_str!("sql/check_marks.sql"),
     include_str!("sql/check_waits.sql"),
     include_str!("sql/check_order.sql"),
+    include_str!("sql/check_flow.sql"),
 ];
 
 /// How many rows are read at once.

@@ -94,7 +94,8 @@ impl Transaction<'_> {
             match self.controlled(queue)? {
                 None => self.claim_from(queue, wanted, request, &mut claimed)?,
                 Some(record) => {
-                    let again = self.claim_through_gates(queue, &record.control, wanted, request, &mut claimed)?;
+                    let again =
+                        self.claim_through_gates(queue, &record.control, wanted, Some(request), &mut claimed)?;
                     again_at = [again_at, again].into_iter().flatten().min();
                 }
             }

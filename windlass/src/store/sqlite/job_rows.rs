@@ -406,6 +406,7 @@ impl Transaction<'_> {
 
     /// Writes a job where it now stands, and takes it from where it stood.
     pub(super) fn put(&mut self, entry: &mut Entry) -> Answer<()> {
+        self.touch_strand(entry)?;
         self.leave(entry)?;
         self.enter(entry)
     }
@@ -442,7 +443,13 @@ impl Transaction<'_> {
             State::Retrying => self.enter_ready(entry, 2)?,
             State::Pending => self.enter_pending(entry)?,
             State::Running => self.enter_leased(entry)?,
-            State::Completed | State::Failed | State::DeadLetter | State::Cancelled => self.enter_done(entry)?,
+            State::Completed | State::Failed | State::DeadLetter | State::Cancelled => {
+                // Where it ran, the count of its strand says that its key may go on.
+                if entry.place != Place::Leased {
+                    self.touch_owned(entry.seq, entry.seq)?;
+                }
+                self.enter_done(entry)?;
+            }
         }
         self.count(entry.stands_in, entry.job.state, 1);
         Ok(())

@@ -12,6 +12,7 @@ use crate::store::request::WORKER_LIVE;
 /// Each step once, in order; the place in the list is its number, from 1. Never edited once released.
 const STEPS: [&str; 1] = [concat!(
     include_str!("migrations/0001_jobs.sql"),
+    include_str!("migrations/0001_flow.sql"),
     include_str!("migrations/0001_places.sql"),
     include_str!("migrations/0001_records.sql"),
 )];

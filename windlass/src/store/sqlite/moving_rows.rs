@@ -7,6 +7,7 @@ use super::columns::{json, kind_number, outcome_of, read_version, stored_version
 use super::fault::{Answer, Fault};
 use super::job_rows::{Closed, Entry, FLAG_CALLBACK, Place};
 use super::transaction::Transaction;
+use crate::flow::GateName;
 use crate::job::{AttemptId, AttemptRecord, JobId, JobRecord, LeaseToken, State, WorkerId, WorkflowId};
 use crate::store::moving::{
     Mark, MovedEdge, MovedJob, MovedKey, MovedLine, MovedWorkflow, Name, Part, Rest, departures,
@@ -290,7 +291,7 @@ impl Transaction<'_> {
             self.statement(include_str!("sql/delete_gates.sql"))?.execute([queue.as_str()])?;
         }
         for (queue, name, gate) in &rest.flow.gates {
-            self.statement(include_str!("sql/put_gate.sql"))?.execute(params![queue.as_str(), name, text(gate)])?;
+            self.put_gate(queue, &GateName::from_stored(name)?, gate)?;
         }
         self.statement(include_str!("moving/empty_schedules.sql"))?.execute([])?;
         rest.schedules.iter().try_for_each(|schedule| self.put_schedule(schedule))?;

@@ -53,6 +53,7 @@ impl Transaction<'_> {
         let seq = entry.seq;
         self.leave(entry)?;
         self.count_left(entry.lane, entry.job.state, true);
+        self.touch_owned(seq, seq)?;
         self.statement(include_str!("sql/delete_job.sql"))?.execute([seq])?;
         if let Some(deadline) = entry.job.deadline {
             self.statement(include_str!("sql/delete_lifetime.sql"))?.execute([deadline.as_micros(), seq])?;

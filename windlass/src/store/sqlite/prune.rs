@@ -119,6 +119,7 @@ impl Transaction<'_> {
                 return Err(Fault::broken(format!("{removed} of {} ended jobs could be removed", run.len())));
             }
         }
+        self.touch_owned(low, high)?;
         self.add_pruned(run.len());
         Ok(run.len())
     }

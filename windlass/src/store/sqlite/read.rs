@@ -29,6 +29,13 @@ pub(super) struct LaneCounts {
     history: [u64; 7],
 }
 
+/// The lane and the names of jobs that are due.
+struct Due {
+    lane: i64,
+    queue: String,
+    job_type: String,
+}
+
 impl LaneCounts {
     fn record(self) -> Answer<LaneRecord> {
         let [removed, left @ .., retried, lost] = self.history;
@@ -133,7 +140,18 @@ impl Transaction<'_> {
 
     /// Every lane with its counts, as they are now: what is due counts as SCHEDULED.
     pub(super) fn lanes(&self) -> Answer<Vec<LaneCounts>> {
-        let mut statement = self.statement(include_str!("sql/list_lanes.sql"))?;
+        self.counts(include_str!("sql/list_lanes.sql"), |lane, due: &Due| lane.lane == due.lane)
+    }
+
+    /// The counts of each queue and type, over all its keys.
+    fn lane_sums(&self) -> Answer<Vec<LaneCounts>> {
+        self.counts(include_str!("sql/list_lane_sums.sql"), |lane, due: &Due| {
+            lane.queue == due.queue && lane.job_type == due.job_type
+        })
+    }
+
+    fn counts(&self, sql: &str, is_in: impl Fn(&LaneCounts, &Due) -> bool) -> Answer<Vec<LaneCounts>> {
+        let mut statement = self.statement(sql)?;
         let read = |row: &SqlRow<'_>| {
             let (mut states, mut history) = ([0; 9], [0; 7]);
             for (number, count) in states.iter_mut().chain(&mut history).enumerate() {
@@ -146,27 +164,21 @@ impl Transaction<'_> {
         let mut statement = self.statement(include_str!("sql/count_due.sql"))?;
         let mut rows = statement.query([self.now.as_micros()])?;
         while let Some(row) = rows.next()? {
-            let (lane, kind, due): (i64, i64, i64) = (row.get("lane")?, row.get("kind")?, row.get("due")?);
-            let due = u64::try_from(due).unwrap_or_default();
+            let due = Due { lane: row.get("lane")?, queue: row.get("queue")?, job_type: row.get("type")? };
+            let (kind, count): (i64, i64) = (row.get("kind")?, row.get("due")?);
+            let count = u64::try_from(count).unwrap_or_default();
             let from = usize::from(super::columns::kind_state(kind)?.number());
-            if let Some(counts) = lanes.iter_mut().find(|counts| counts.lane == lane) {
-                counts.states[from] = counts.states[from].saturating_sub(due);
-                counts.states[usize::from(State::Scheduled.number())] += due;
+            if let Some(counts) = lanes.iter_mut().find(|lane| is_in(lane, &due)) {
+                counts.states[from] = counts.states[from].saturating_sub(count);
+                counts.states[usize::from(State::Scheduled.number())] += count;
             }
         }
         Ok(lanes)
     }
 
     pub(super) fn observe(&mut self, ends_from: Option<Timestamp>) -> Answer<Observation> {
-        let mut lanes: Vec<LaneRecord> = Vec::new();
         // The jobs of one key of a controlled queue have a lane of their own; all of a type are told together.
-        for lane in self.lanes()? {
-            let lane = lane.record()?;
-            match lanes.last_mut().filter(|last| (&last.queue, &last.job_type) == (&lane.queue, &lane.job_type)) {
-                Some(last) => last.add(&lane),
-                None => lanes.push(lane),
-            }
-        }
+        let lanes = self.lane_sums()?.into_iter().map(LaneCounts::record).collect::<Answer<Vec<LaneRecord>>>()?;
         let mut ends = Vec::new();
         if let Some(from) = ends_from {
             for ended in State::ALL.into_iter().filter(|state| state.is_terminal()) {
@@ -220,9 +232,9 @@ impl Transaction<'_> {
         let mut queues = std::collections::BTreeMap::new();
         let fresh = |name: &str| -> Answer<QueueRecord> {
             let name = crate::job::QueueName::new(name)?;
-            Ok(QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None })
+            Ok(QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None, control: None })
         };
-        for lane in self.lanes()? {
+        for lane in self.lane_sums()? {
             let queue = match queues.entry(lane.queue.clone()) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => entry.insert(fresh(&lane.queue)?),
@@ -246,6 +258,12 @@ impl Transaction<'_> {
                 std::collections::btree_map::Entry::Vacant(entry) => entry.insert(fresh(&name)?),
             };
             queue.paused = paused;
+            queue.control = json(row, "control")?;
+            if queue.control.is_some() {
+                let mut statement = self.statement(include_str!("sql/get_oldest_in_strands.sql"))?;
+                let oldest: Option<i64> = statement.query_row(params![name, self.now.as_micros()], |row| row.get(0))?;
+                queue.oldest_scheduled = [queue.oldest_scheduled, oldest.map(time)].into_iter().flatten().min();
+            }
         }
         Ok(queues.into_values().filter(|queue| !queue.is_forgotten()).collect())
     }

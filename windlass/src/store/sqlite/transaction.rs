@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 /// A queue and a type.
 pub(super) type LaneNames = (QueueName, JobType);
 
-/// Names of lanes that a connection has seen committed. Lanes are never renamed or removed.
+/// Names of lanes that a connection has seen committed. Lanes that are no strands are never renamed or removed.
 #[derive(Default, Debug)]
 pub(super) struct Names {
     lanes: HashMap<LaneNames, i64>,
@@ -334,10 +334,13 @@ impl<'c> Transaction<'c> {
             return Ok(names.clone());
         }
         let mut statement = self.statement(include_str!("sql/get_lane.sql"))?;
-        let (queue, job_type): (String, String) =
-            statement.query_row(params![lane], |row| Ok((row.get("queue")?, row.get("type")?)))?;
+        let (queue, job_type, key): (String, String, String) =
+            statement.query_row(params![lane], |row| Ok((row.get("queue")?, row.get("type")?, row.get("key")?)))?;
         let names = (QueueName::new(queue)?, JobType::new(job_type)?);
-        self.names.learn(lane, &names);
+        // Strands come and go, and another may be given the same number.
+        if key.is_empty() {
+            self.names.learn(lane, &names);
+        }
         Ok(names)
     }
 

@@ -10,6 +10,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::flow::{ControlDraft, ModelGate, RateDraft};
+use crate::flow::AfterFailure;
 use crate::job::{Category, DependencyKind, OnExisting, Outcome, Scope, Until};
 
 /// The queues of a history; the last is that of webhook jobs, which only the store puts there.
@@ -42,6 +44,12 @@ pub(super) enum Op {
     Pause { queue: u8, paused: bool },
     /// One step of upkeep; ended jobs are kept for this many seconds, or for ever.
     Upkeep { limit: u8, kept: Option<u8> },
+    /// Brings a queue under control, or ends that.
+    Control { queue: u8, control: Option<ControlDraft> },
+    /// Holds a gate for so many seconds, or lifts a hold.
+    Hold { queue: u8, gate: ModelGate, seconds: Option<u8> },
+    /// Lets a key go on.
+    Resume { queue: u8, key: u8 },
     /// Time passes.
     Advance(Span),
 }
@@ -131,6 +139,8 @@ pub(super) struct Draft {
     pub(super) execution: Option<u32>,
     pub(super) policy: Policy,
     pub(super) key: Option<Key>,
+    /// The key for flow control, from 1 to 4.
+    pub(super) flow_key: Option<u8>,
     pub(super) depends_on: Vec<(On, DependencyKind)>,
     pub(super) own_priority_only: bool,
     pub(super) callback: bool,
@@ -204,7 +214,7 @@ impl fmt::Debug for Draft {
             )*};
         }
         unless_plain!(queue, job_type, payload, priority, first, lifetime, visibility, execution, policy, key);
-        unless_plain!(depends_on, own_priority_only, callback);
+        unless_plain!(flow_key, depends_on, own_priority_only, callback);
         words.finish()
     }
 }
@@ -223,6 +233,7 @@ impl Draft {
             execution: Some(1800),
             policy: Policy::plain(),
             key: None,
+            flow_key: None,
             depends_on: Vec::new(),
             own_priority_only: false,
             callback: false,
@@ -273,7 +284,34 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(jobs, apt, act, dry_run)| Op::Act { jobs, apt, act, dry_run }),
         1 => (0u8..WEBHOOK, act(), 1u8..5).prop_map(|(queue, act, limit)| Op::Sweep { queue, act, limit }),
         1 => (0u8..4, proptest::bool::weighted(0.4)).prop_map(|(queue, paused)| Op::Pause { queue, paused }),
+        2 => (0u8..2, option::weighted(0.85, control())).prop_map(|(queue, control)| Op::Control { queue, control }),
+        1 => (0u8..2, gate(), option::weighted(0.7, 1u8..20)).prop_map(|(queue, gate, seconds)| Op::Hold { queue, gate, seconds }),
+        1 => (0u8..2, 1u8..5).prop_map(|(queue, key)| Op::Resume { queue, key }),
     ]
+}
+
+fn control() -> impl Strategy<Value = ControlDraft> {
+    let limit = |weight| option::weighted(weight, 1u8..4);
+    let rate = |weight| {
+        let rate = (1u8..4, select(vec![1u8, 5, 30]), 1u8..4);
+        option::weighted(weight, rate.prop_map(|(count, per, burst)| RateDraft { count, per, burst }))
+    };
+    let ordered = option::weighted(0.3, select(vec![AfterFailure::Halt, AfterFailure::GoOn]));
+    (limit(0.4), limit(0.3), limit(0.4), rate(0.2), rate(0.2), any::<bool>(), ordered).prop_map(
+        |(running, of_type, each_key, rate, key_rate, fair, ordered)| {
+            let says_nothing = [running, of_type, each_key].iter().all(Option::is_none)
+                && rate.is_none()
+                && key_rate.is_none()
+                && !fair
+                && ordered.is_none();
+            let running = running.or(says_nothing.then_some(2));
+            ControlDraft { running, of_type, each_key, rate, key_rate, fair, ordered }
+        },
+    )
+}
+
+fn gate() -> impl Strategy<Value = ModelGate> {
+    prop_oneof![1 => Just(ModelGate::Queue), 3 => (1u8..5).prop_map(ModelGate::Key)]
 }
 
 fn span() -> impl Strategy<Value = Span> {
@@ -343,8 +381,9 @@ fn draft() -> impl Strategy<Value = Draft> {
     let execution = prop_oneof![3 => Just(Some(1800u32)), 2 => select(vec![Some(1u32), Some(8), None])];
     let times = (first, lifetime, select(vec![10u32, 2, 30]), execution);
     let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.2));
-    (names, times, policy(), option::weighted(0.25, key()), links(), flags).prop_map(
-        |((queue, job_type, payload, priority), times, policy, key, depends_on, flags)| Draft {
+    let keys = (option::weighted(0.25, key()), option::weighted(0.7, 1u8..5));
+    (names, times, policy(), keys, links(), flags).prop_map(
+        |((queue, job_type, payload, priority), times, policy, (key, flow_key), depends_on, flags)| Draft {
             queue,
             job_type,
             payload,
@@ -355,6 +394,7 @@ fn draft() -> impl Strategy<Value = Draft> {
             execution: times.3,
             policy,
             key,
+            flow_key,
             depends_on,
             own_priority_only: flags.0,
             callback: flags.1,

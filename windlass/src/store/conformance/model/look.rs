@@ -27,6 +27,7 @@ impl World {
         self.compare_numbers().await?;
         self.compare_workflows().await?;
         self.compare_events().await?;
+        self.compare_keys().await?;
         let findings = self.store.check().await.map_err(|error| format!("check: {error}"))?;
         if findings.is_empty() { Ok(()) } else { Err(format!("the store contradicts itself: {findings:?}")) }
     }

@@ -1,7 +1,7 @@
 //! The model test: random histories, run on a store and on a plain model of the contract, must not differ.
 //!
 //! A history is a list of calls: submissions with every kind of dependency, claims, heartbeats, settlements that come
-//! in time, late, twice or under somebody else's lease, operators' acts, upkeep in small steps, and time that jumps to
+//! in time, late, twice or under somebody else's lease, operators' acts, flow control that comes, changes and goes, upkeep in small steps, and time that jumps to
 //! the very moment something falls due or to just before it. After each step every answer, every job, all numbers and
 //! events are compared, the invariants are held against what the store shows, and at the end of each history the store
 //! must be able to bring every job to an end.
@@ -33,7 +33,9 @@
 //! assert_eq!(report.histories, 20);
 //! ```
 
+mod controls;
 mod endings;
+mod flow;
 mod history;
 mod invariants;
 mod keys;
@@ -221,10 +223,11 @@ async fn live(world: &mut World, ops: &[Op]) -> Result<(), String> {
     world.compare_attempts().await
 }
 
-/// Resumes every queue and works until every job has ended: no job may be stuck.
+/// Resumes every queue, ends its control and works until every job has ended: no job may be stuck.
 async fn drain(world: &mut World) -> Result<usize, String> {
     for queue in 0..QUEUES.len() as u8 {
         world.step(&Op::Pause { queue, paused: false }).await?;
+        world.step(&Op::Control { queue, control: None }).await?;
     }
     let most = 20 + world.model.jobs.len() * 2;
     let mut millis = 10_000;

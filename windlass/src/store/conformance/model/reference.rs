@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::flow::ModelFlow;
 use super::history::{Draft, First, QUEUES, Say};
 use super::keys::{Met, ModelKey, firsts};
 use crate::job::{Category, DependencyKind, Outcome, Priority, ReasonKind, Stale, State};
@@ -154,6 +155,7 @@ pub(super) struct Model {
     /// Jobs that others took the place of, and whose ends nobody has heard of yet.
     pub(super) replaced: Vec<Name>,
     pub(super) paused: [bool; QUEUES.len()],
+    pub(super) flows: [Option<ModelFlow>; QUEUES.len()],
     pub(super) accepted: u64,
     pub(super) pruned: u64,
     /// The jobs of each workflow that are gone.
@@ -215,7 +217,7 @@ impl Model {
             [job.run_at, lease, job.deadline.filter(|_| job.unfinished())]
         };
         let jobs = self.jobs.iter().filter(|job| !job.gone).flat_map(of_job);
-        jobs.flatten().chain(self.key_ends()).filter(|at| *at > self.now).min()
+        jobs.flatten().chain(self.key_ends()).chain(self.flow_moments()).filter(|at| *at > self.now).min()
     }
 
     // Submission.
@@ -398,34 +400,46 @@ impl Model {
 
     // The lease holder's calls.
 
-    /// Takes jobs in claim order; gives them in the order they are handed out.
-    pub(super) fn claim(&mut self, claim: &ModelClaim<'_>) -> Vec<Name> {
+    /// Takes jobs in claim order; gives them in the order they are handed out. `said` is what the store gave, which counts where
+    /// the rules leave a choice.
+    pub(super) fn claim(&mut self, claim: &ModelClaim<'_>, said: &[Name]) -> Vec<Name> {
         let mut taken = Vec::new();
         for (queue, room) in claim.queues {
+            if self.paused[usize::from(*queue)] || taken.len() == claim.limit {
+                continue;
+            }
+            if self.is_open(*queue) {
+                self.settle_owners(*queue);
+            }
             for _ in 0..*room {
                 if taken.len() == claim.limit {
                     return taken;
                 }
-                let Some(name) = self.first_runnable(*queue, claim.types) else { break };
+                let next = match self.flows[usize::from(*queue)] {
+                    None => self.first_runnable(*queue, claim.types),
+                    Some(_) => self.first_admitted(*queue, claim.types, said.get(taken.len()).copied()),
+                };
+                let Some(name) = next else { break };
                 self.take(name, claim);
+                self.start(*queue, name);
                 taken.push(name);
             }
         }
         taken
     }
 
+    /// Whether a job waits for nothing but its turn.
+    pub(super) fn is_runnable(&self, name: Name, queue: u8, types: Option<&[u8]>) -> bool {
+        let job = &self.jobs[name];
+        !job.gone
+            && job.state == State::Scheduled
+            && job.plan.draft.queue == queue
+            && types.is_none_or(|types| types.contains(&job.plan.draft.job_type))
+            && job.deadline.is_none_or(|deadline| deadline > self.now)
+    }
+
     fn first_runnable(&self, queue: u8, types: Option<&[u8]>) -> Option<Name> {
-        if self.paused[usize::from(queue)] {
-            return None;
-        }
-        let runnable = |name: &Name| {
-            let job = &self.jobs[*name];
-            !job.gone
-                && job.state == State::Scheduled
-                && job.plan.draft.queue == queue
-                && types.is_none_or(|types| types.contains(&job.plan.draft.job_type))
-                && job.deadline.is_none_or(|deadline| deadline > self.now)
-        };
+        let runnable = |name: &Name| self.is_runnable(*name, queue, types);
         let order = |name: &Name| (self.jobs[*name].effective(), self.jobs[*name].position, self.jobs[*name].sequence);
         (0..self.jobs.len()).filter(runnable).min_by_key(order)
     }

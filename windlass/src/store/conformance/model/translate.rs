@@ -36,6 +36,9 @@ pub(super) fn spec(plan: &Plan, ids: &[Option<JobId>]) -> Result<JobSpec> {
         let plain = Idempotency::new(key.key.to_string(), key.scope, window);
         job = job.with_idempotency(Idempotency { until, on_existing, debounce, ..plain });
     }
+    if let Some(key) = draft.flow_key {
+        job = job.key(flow_key(key));
+    }
     if draft.own_priority_only {
         job = job.own_priority_only();
     }
@@ -73,6 +76,10 @@ fn policy(policy: &Policy) -> RetryPolicy {
         interrupts_count: policy.interrupts_count,
         retry_after_max: crate::job::RETRY_AFTER_MAX,
     }
+}
+
+pub(super) fn flow_key(number: u8) -> String {
+    format!("key{number}")
 }
 
 pub(super) fn job_type(number: u8) -> JobType {
@@ -136,6 +143,10 @@ pub(super) fn op_name(op: &Op) -> &'static str {
         Op::Sweep { .. } => "op: sweep",
         Op::Pause { .. } => "op: pause",
         Op::Upkeep { .. } => "op: upkeep",
+        Op::Control { control: Some(_), .. } => "op: control",
+        Op::Control { control: None, .. } => "op: clear",
+        Op::Hold { .. } => "op: hold",
+        Op::Resume { .. } => "op: resume",
         Op::Advance(_) => "op: advance",
     }
 }

@@ -103,8 +103,12 @@ impl World {
             Op::Sweep { queue, act, limit } => self.sweep(*queue, *act, *limit).await?,
             Op::Pause { queue, paused } => self.pause(*queue, *paused).await?,
             Op::Upkeep { limit, kept } => self.upkeep(*limit, *kept).await?,
+            Op::Control { queue, control } => self.control(*queue, *control).await?,
+            Op::Hold { queue, gate, seconds } => self.hold(*queue, *gate, *seconds).await?,
+            Op::Resume { queue, key } => self.resume(*queue, *key).await?,
             Op::Advance(span) => self.advance(*span),
         }
+        self.model.law()?;
         self.look(op).await
     }
 
@@ -221,7 +225,6 @@ impl World {
         let limit = usize::from(draft.limit);
         let claim =
             ModelClaim { queues: &queues, types: draft.types.as_deref(), limit, lease_time, worker: draft.worker };
-        let expected = self.model.claim(&claim);
         let request = ClaimRequest {
             queues: queues.iter().map(|(queue, room)| (queue_name(*queue), *room)).collect(),
             types: draft.types.as_ref().map(|types| types.iter().map(|one| translate::job_type(*one)).collect()),
@@ -230,10 +233,14 @@ impl World {
             worker: crate::job::WorkerId::new(worker_name(draft.worker)).expect("a plain name"),
         };
         let claimed = self.store.claim(&request).await.map_err(|error| format!("claim: {error}"))?;
-        self.note(|| format!("jobs {expected:?}"));
         let names: Vec<_> = claimed.iter().map(|one| self.names.get(&one.job.id).copied()).collect();
+        let said: Vec<Name> = names.iter().copied().map_while(|name| name).collect();
+        let expected = self.model.claim(&claim, &said);
+        self.note(|| format!("jobs {expected:?}"));
         differ("claimed jobs", &names, &expected.iter().copied().map(Some).collect())?;
-        self.seen.look_at_claim(&claimed, &request, &self.last, self.clock.now())?;
+        let shared: Vec<QueueName> =
+            request.queues.iter().map(|(queue, _)| queue.clone()).filter(|queue| self.shares(queue)).collect();
+        self.seen.look_at_claim(&claimed, &request, (&self.last, &shared), self.clock.now())?;
         for (one, name) in claimed.into_iter().zip(expected) {
             let job = &self.model.jobs[name];
             let expires_in = job.lease.map(|lease| lease.expires_at.since(self.model.now));

@@ -39,13 +39,18 @@ create table windlass_lane (
     left_cancelled integer not null default 0,
     retried integer not null default 0,
     lost integer not null default 0,
-    unique (queue, type, key)
+    counted integer not null default 0,
+    touched integer not null default 0,
+    look integer,
+    level integer not null default 0,
+    class integer not null default 0,
+    turn integer not null default 0,
+    place integer not null default 0,
+    next integer not null default 0,
+    unique (queue, key, type)
 );
--- In a controlled queue the jobs of one key are counted in a lane of their own, a strand, whose `key` is `k:` and the key.
-create index windlass_lane_busy on windlass_lane (queue) where key <> '' and delayed + scheduled + running + retrying > 0;
--- `control` is the flow control of the queue, as JSON; what is kept of its gates is in `windlass_gate`.
+-- `control` is the flow control of the queue, as JSON; what is kept of its gates is in `windlass_gate`, and `0001_flow` tells of its lanes.
 create table windlass_queue (name text primary key, paused integer not null, control text) without rowid;
-create table windlass_gate (queue text not null, name text not null, gate text not null, primary key (queue, name)) without rowid;
 
 -- `seq` is the order of submission; the id leads to it without an index. `first_at` is where it stood first in
 -- `ready`, if not at `created_at`. The payload is last: nothing behind it has to be found.

@@ -1,4 +1,4 @@
 -- A lane's names. ?1 lane.
-select queue, type
+select queue, type, key
 from windlass_lane
 where lane = ?1;

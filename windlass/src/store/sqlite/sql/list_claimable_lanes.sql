@@ -1,4 +1,4 @@
--- The lanes of a queue in which jobs wait. ?1 queue. Unique (queue, type, key).
+-- The lanes of a queue in which jobs wait. ?1 queue. Unique (queue, key, type).
 select lane, type
 from windlass_lane
-where queue = ?1 and delayed + scheduled + retrying > 0;
+where queue = ?1 and key = '' and delayed + scheduled + retrying > 0;

@@ -1,3 +1,3 @@
--- Queues that were paused or resumed.
-select name, paused
+-- Queues that were paused, resumed or controlled.
+select name, paused, control
 from windlass_queue;

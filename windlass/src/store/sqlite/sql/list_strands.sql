@@ -1,4 +1,7 @@
--- The strands of a controlled queue in which jobs wait or of which jobs run. ?1 queue. Index windlass_lane_busy.
-select lane, type, key, delayed + scheduled + retrying as waiting, running
-from windlass_lane
-where queue = ?1 and key <> '' and delayed + scheduled + running + retrying > 0;
+-- The strands of a controlled queue in the order of keys. ?1 queue, ?2 after this key, ?3 how many at most. Unique (queue, key, type).
+select s.lane, s.type, s.key, s.delayed + s.scheduled + s.retrying as waiting, s.running, s.counted, s.touched, s.look, s.level, s.class, s.turn, s.place, s.next, g.gate
+from windlass_lane as s
+left join windlass_gate as g on g.queue = s.queue and g.name = s.key
+where s.queue = ?1 and s.key > ?2
+order by s.key
+limit ?3;

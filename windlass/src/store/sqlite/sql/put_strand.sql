@@ -1,0 +1,12 @@
+-- Keeps what a claim found a strand to be. ?1 lane, ?2 counted, ?3 look, ?4 level, ?5 class, ?6 turn, ?7 place, ?8 next. Primary key.
+update windlass_lane
+set
+    counted = ?2,
+    touched = 0,
+    look = ?3,
+    level = ?4,
+    class = ?5,
+    turn = ?6,
+    place = ?7,
+    next = ?8
+where lane = ?1;
