@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
-use windlass::flow::{Change, Control, ControlEdit, Limit};
+use windlass::flow::{AfterFailure, Change, Control, ControlEdit, Limit};
 use windlass::job::{Limits, WorkerId};
 use windlass::store::{
-    ClaimRequest, Claimed, Filter, KeyQuery, PostgresOptions, PostgresStore, Settled, Store, Upkeep,
+    Act, ClaimRequest, Claimed, Edit, Filter, KeyQuery, Operation, PostgresOptions, PostgresStore, Settled, Store,
+    Target, Upkeep,
 };
 use windlass::workflow::Submission;
-use windlass::{Failure, NewJob, Payload, Policies, QueueName, State};
+use windlass::{Failure, NewJob, Payload, Policies, Priority, QueueName, State};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How long rough claimers run.
@@ -210,5 +211,63 @@ async fn k9_a_job_that_a_users_transaction_holds_delays_nobody() {
     assert_eq!(claim(&store, 5).await.iter().map(key).collect::<Vec<_>>(), ["b", "c"]);
     transaction.rollback().await.expect("rolled back");
     assert_eq!(claim(&store, 5).await.iter().map(key).collect::<Vec<_>>(), ["a"], "it was not forgotten");
+    assert_sound(&store).await;
+}
+
+/// Holds the lock of the controlled queue until a claim waits for it, and does something then; gives what was claimed.
+async fn claim_overtaken(store: &Arc<PostgresStore>, schema: &str, meanwhile: impl AsyncFnOnce()) -> Vec<Claimed> {
+    let (mut holder, watcher) = (client().await, client().await);
+    let held = holder.transaction().await.expect("a transaction");
+    held.query(&format!("select from {schema}.queue for no key update"), &[]).await.expect("the lock");
+    let claiming = tokio::spawn({
+        let store = store.clone();
+        async move { claim(&store, 1).await }
+    });
+    let waits = "select from pg_stat_activity where wait_event_type = 'Lock' and position($1 in query) > 0";
+    let begun = Instant::now();
+    while watcher.query(waits, &[&schema]).await.expect("activity").is_empty() {
+        assert!(begun.elapsed() < DEADLINE, "no claim waits for the queue");
+        tokio::task::yield_now().await;
+    }
+    meanwhile().await;
+    held.commit().await.expect("a commit");
+    claiming.await.expect("no panic")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k13_a_job_that_is_edited_during_a_claim_is_not_overtaken() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    control(&store, Control::new().ordered(AfterFailure::GoOn)).await;
+    let ids = store.insert(batch((0..3).map(|_| job().key("acme")))).await.expect("insert").jobs;
+    let first = claim(&store, 1).await.remove(0);
+    assert_eq!(first.job.id, ids[0].id);
+    store.settle(&[first.lease.complete(None)]).await.expect("settled");
+
+    // The edited job leaves its strand for the door, after the claim has looked there.
+    let claimed = claim_overtaken(&store, &schema, async || {
+        let act = Act::Edit(Edit { priority: Some(Priority::High), ..Edit::default() });
+        let (target, why) = (Target::Jobs(vec![ids[1].id]), "a test".to_owned());
+        let done = store.operate(&Operation { target, act, by: None, why, dry_run: false }).await.expect("an act");
+        assert_eq!(done.changed, 1);
+    })
+    .await;
+    assert_eq!(claimed.iter().map(|one| one.job.id).collect::<Vec<_>>(), [ids[1].id]);
+    assert_sound(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k5_a_job_that_came_back_to_the_door_during_a_claim_waits_for_its_time() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    control(&store, Control::new().each_key(Limit::running(2))).await;
+    store.insert(batch(std::iter::once(job().key("acme")))).await.expect("insert");
+    // As if another worker had claimed it meanwhile and its attempt had failed.
+    let claimed = claim_overtaken(&store, &schema, async || {
+        let text = format!("update {schema}.ready set due = due + 3600000000");
+        assert_eq!(client().await.execute(&text, &[]).await.expect("an update"), 1);
+    })
+    .await;
+    assert!(claimed.is_empty(), "an hour too early");
     assert_sound(&store).await;
 }

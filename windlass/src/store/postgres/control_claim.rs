@@ -54,6 +54,23 @@ struct Arrival {
     head: Head,
 }
 
+impl Arrival {
+    /// Whether it is among these, and stands there as it did.
+    fn is_among(&self, heads: &HashMap<i64, Head>) -> bool {
+        heads.get(&self.head.sequence) == Some(&self.head)
+    }
+}
+
+/// What a claim sees under the lock.
+struct Looks {
+    board: Board,
+    /// The jobs that still stand at the door as they did before the lock.
+    door: HashMap<i64, Head>,
+    /// Jobs of ordered keys that have come to the door since then: nothing of their keys may overtake them.
+    late: Vec<Arrival>,
+    record: ControlRecord,
+}
+
 /// A claim on its way through the gates.
 struct Passage<'r> {
     queue: i32,
@@ -63,6 +80,9 @@ struct Passage<'r> {
     most: usize,
     /// The lanes of the types that are wanted.
     lanes: Vec<Lane>,
+    /// The lanes whose doors are looked at, and how many jobs there.
+    doors: Vec<Lane>,
+    at_door: i32,
     arrivals: Vec<Arrival>,
     /// The keys to look at in any case: those at the door.
     keys: Vec<String>,
@@ -107,10 +127,10 @@ impl Inner {
         let lanes = self.lanes.of(queue, request.types.as_deref());
         // Where keys are ordered, a job of another type may be first.
         let doors = if control.ordered.is_some() { self.lanes.of(queue, None) } else { lanes.clone() };
-        let most_at_door = if control.has_strands() { most.saturating_add(sorted) } else { 1 };
+        let at_door = small(if control.has_strands() { most.saturating_add(sorted) } else { 1 });
         let (time, oldest) = (self.given_time(), control.ordered.is_some());
         let (claimable, door): ([Parameter<'_>; 3], [Parameter<'_>; 4]) =
-            ([&time, &known.queue, &lanes], [&time, &doors, &small(most_at_door), &oldest]);
+            ([&time, &known.queue, &lanes], [&time, &doors, &at_door, &oldest]);
         let peeked = link
             .query_in_row(&[
                 (include_str!("sql/has_claimable.sql"), &claimable),
@@ -127,8 +147,8 @@ impl Inner {
             // Nothing is wanted, and what stands at the door is left to claims.
             return Ok(Some(Through { door: peeked[1].len(), ..Through::default() }));
         }
-        let mut passage =
-            Passage { queue: known.queue, control, request, most, lanes, arrivals: Vec::new(), keys: Vec::new() };
+        let (arrivals, keys) = (Vec::new(), Vec::new());
+        let mut passage = Passage { queue: known.queue, control, request, most, lanes, doors, at_door, arrivals, keys };
         passage.meet(&peeked[1])?;
         let door = peeked[1].len();
         let passed = self.pass_under_lock(&mut link, &passage).await;
@@ -151,7 +171,7 @@ impl Inner {
         passage: &Passage<'_>,
     ) -> Result<Option<(Vec<Claimed>, Option<Duration>)>, Fault> {
         let (earliest, latest) = self.expected_time();
-        let Some((mut board, door, record)) = self.look(link, passage).await? else { return Ok(None) };
+        let Some(Looks { mut board, door, late, record }) = self.look(link, passage).await? else { return Ok(None) };
         let now = board.gates.now;
         if !(earliest..=latest).contains(&now.as_micros()) {
             link.roll_back().await;
@@ -161,13 +181,20 @@ impl Inner {
         if is_new && self.sweep(link, passage.queue, &record.control, false).await? > 0 {
             board = self.look_again(link, passage).await?;
         }
-        let held: Vec<&Arrival> =
-            passage.arrivals.iter().filter(|arrival| door.contains(&arrival.head.sequence)).collect();
+        let held: Vec<&Arrival> = passage.arrivals.iter().filter(|arrival| arrival.is_among(&door)).collect();
         let mut at_door: HashMap<(&str, Lane), Vec<Head>> = HashMap::new();
         for arrival in &held {
             at_door.entry((&arrival.key, arrival.lane)).or_default().push(arrival.head);
         }
         let (picks, strands, places) = self.pick(link, passage, &mut board, &at_door).await?;
+        let overtakes = |(strand, head): &(usize, Head)| {
+            let comes_after =
+                |other: &Arrival| passage.control.within_key(&other.head) < passage.control.within_key(head);
+            late.iter().any(|other| other.key == strands[*strand].key && comes_after(other))
+        };
+        if picks.taken.iter().any(overtakes) {
+            return Ok(None);
+        }
         let again_in = again_at(passage.control, &board.gates, &picks).map(|at| at.since(now));
         let rows: HashMap<(&str, Lane), &StrandRow> =
             board.rows.iter().map(|row| ((row.key.as_str(), row.lane), row)).collect();
@@ -183,11 +210,7 @@ impl Inner {
 
     /// Takes the lock and looks: at the strands, at which jobs still stand at the door, and at what the queue has been told. `None`
     /// when that is not what was known, or the queue is paused.
-    async fn look(
-        &self,
-        link: &mut Link<'static>,
-        passage: &Passage<'_>,
-    ) -> Result<Option<(Board, HashSet<i64>, ControlRecord)>, Fault> {
+    async fn look(&self, link: &mut Link<'static>, passage: &Passage<'_>) -> Result<Option<Looks>, Fault> {
         let (queue, time) = (passage.queue, self.given_time());
         let (keys, lanes): (Vec<&str>, Vec<Lane>) = passage.strands().into_iter().unzip();
         let seqs: Vec<i64> = passage.arrivals.iter().map(|arrival| arrival.head.sequence).collect();
@@ -195,31 +218,44 @@ impl Inner {
         let (lock, fold): ([Parameter<'_>; 1], [Parameter<'_>; 2]) = ([&queue], [&queue, &NOTES_MAX]);
         let (strands, door): ([Parameter<'_>; 3], [Parameter<'_>; 1]) = ([&queue, &keys, &lanes], [&seqs]);
         let (read, gates): ([Parameter<'_>; 10], [Parameter<'_>; 2]) = (reading.parameters(&time), [&time, &queue]);
-        let answers = link
-            .begin_with(&[
-                (include_str!("sql/lock_queue.sql"), &lock),
-                (include_str!("sql/fold_notes.sql"), &fold),
-                (include_str!("sql/add_strand.sql"), &strands),
-                (include_str!("sql/list_at_door.sql"), &door),
-                (include_str!("sql/list_strands.sql"), &read),
-                // Last, so that all that was found was due by then.
-                (include_str!("sql/list_gates.sql"), &gates),
-            ])
-            .await?;
+        let again: [Parameter<'_>; 4] = [&time, &passage.doors, &passage.at_door, &true];
+        let mut statements: Vec<InRow<'_>> = vec![
+            (include_str!("sql/lock_queue.sql"), &lock),
+            (include_str!("sql/fold_notes.sql"), &fold),
+            (include_str!("sql/add_strand.sql"), &strands),
+            (include_str!("sql/list_at_door.sql"), &door),
+            (include_str!("sql/list_strands.sql"), &read),
+            // Of what is read, last, so that all that was found was due by then.
+            (include_str!("sql/list_gates.sql"), &gates),
+        ];
+        if passage.control.ordered.is_some() {
+            // After the strands: a job that left its strand meanwhile, as an edit has it, stands at the door by then.
+            statements.push((include_str!("sql/list_door.sql"), &again));
+        }
+        let answers = link.begin_with(&statements).await?;
         let Some(row) = answers[0].first() else { return Ok(None) };
         let Some(text) = row.get::<_, Option<&str>>("control") else { return Ok(None) };
         let record: ControlRecord = serde_json::from_str(text)?;
         if record.control != *passage.control {
             return Ok(None);
         }
-        let door = answers[3].iter().map(|row| row.get("seq")).collect();
+        // One that was claimed and came back meanwhile is another arrival, and maybe not due yet.
+        let mut door = HashMap::with_capacity(answers[3].len());
+        for row in &answers[3] {
+            let head = control_rows::head(row.get("seq"), row.get("priority"), row.get("due"), true)?;
+            door.insert(head.sequence, head);
+        }
+        let late = match answers.get(6) {
+            Some(rows) => passage.others(rows, &door)?,
+            None => Vec::new(),
+        };
         let halted = row.get("halted");
         let mut board = Board { halted, gates: GateRows::read(&answers[5]), rows: Vec::new() };
         if !halted {
             self.learn_strands(link, &answers[4]).await?;
             board.add(&answers[4])?;
         }
-        Ok(Some((board, door, record)))
+        Ok(Some(Looks { board, door, late, record }))
     }
 
     async fn learn_strands(&self, link: &Link<'_>, rows: &[Row]) -> Result<(), Fault> {
@@ -374,14 +410,30 @@ impl Passage<'_> {
             return Ok(());
         }
         for row in rows {
-            let key = row.get::<_, Option<&str>>("options").and_then(JobOptions::key_in);
-            let key = self.control.key_of(key.as_deref()).to_owned();
-            let head = control_rows::head(row.get("seq"), row.get("priority"), row.get("due"), true)?;
-            self.arrivals.push(Arrival { lane: row.get("lane"), key, head });
+            self.arrivals.push(self.arrival(row)?);
         }
         let keys: HashSet<&String> = self.arrivals.iter().map(|arrival| &arrival.key).collect();
         self.keys = keys.into_iter().cloned().collect();
         Ok(())
+    }
+
+    fn arrival(&self, row: &Row) -> Result<Arrival, Fault> {
+        let key = row.get::<_, Option<&str>>("options").and_then(JobOptions::key_in);
+        let key = self.control.key_of(key.as_deref()).to_owned();
+        let head = control_rows::head(row.get("seq"), row.get("priority"), row.get("due"), true)?;
+        Ok(Arrival { lane: row.get("lane"), key, head })
+    }
+
+    /// Those at the door that are not among these.
+    fn others(&self, rows: &[Row], known: &HashMap<i64, Head>) -> Result<Vec<Arrival>, Fault> {
+        let mut others = Vec::new();
+        for row in rows {
+            let arrival = self.arrival(row)?;
+            if !arrival.is_among(known) {
+                others.push(arrival);
+            }
+        }
+        Ok(others)
     }
 
     /// How many open strands of a lane are looked at together.
