@@ -193,39 +193,36 @@ prop_compose! {
         (workflow, spawned_by) in (option::of(any::<u128>()), option::of(job_id())),
         firing in option::of((name(), time())),
     ) -> JobRecord {
-        JobRecord {
-            id,
-            spec: Arc::new(spec),
-            state,
-            attempt,
-            failures,
-            lost,
-            generation,
-            position,
-            inherited_priority,
-            created_at,
-            updated_at,
-            scheduled_at: moments[0],
-            started_at: moments[1],
-            completed_at: moments[2],
-            run_at: moments[3],
-            deadline: moments[4],
-            lease: lease.map(|(version, expires_at, worker)| LeaseInfo {
+        let mut record = JobRecord::submitted(id, Arc::new(spec), created_at);
+        record.state = state;
+        record.attempt = attempt;
+        record.failures = failures;
+        record.lost = lost;
+        record.generation = generation;
+        record.position = position;
+        record.inherited_priority = inherited_priority;
+        record.updated_at = updated_at;
+        record.scheduled_at = moments[0];
+        record.started_at = moments[1];
+        record.completed_at = moments[2];
+        record.run_at = moments[3];
+        record.deadline = moments[4];
+        record.lease = lease.map(|(version, expires_at, worker)| LeaseInfo {
                 version,
                 expires_at,
                 worker: WorkerId::new(worker).expect("a name"),
-            }),
-            lease_version,
-            cancel: cancel.map(|(by, message, at)| StoredCancel { by, message, at }),
-            failure,
-            result,
-            progress: progress.map(|(fraction, message)| StoredProgress { fraction, message }),
-            checkpoint: checkpoint.map(Bytes::from),
-            workflow_id: workflow.map(|bits| WorkflowId::from_uuid(Uuid::from_u128(bits))),
-            firing: firing.map(|(schedule, slot)| StoredFiring { schedule, slot }),
-            spawned_by,
-            reason,
-        }
+            });
+        record.lease_version = lease_version;
+        record.cancel = cancel.map(|(by, message, at)| StoredCancel { by, message, at });
+        record.failure = failure;
+        record.result = result;
+        record.progress = progress.map(|(fraction, message)| StoredProgress { fraction, message });
+        record.checkpoint = checkpoint.map(Bytes::from);
+        record.workflow_id = workflow.map(|bits| WorkflowId::from_uuid(Uuid::from_u128(bits)));
+        record.firing = firing.map(|(schedule, slot)| StoredFiring { schedule, slot });
+        record.spawned_by = spawned_by;
+        record.reason = reason;
+        record
     }
 }
 

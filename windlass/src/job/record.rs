@@ -35,6 +35,7 @@ const REMARK_BYTES_MAX: usize = 1024;
 ///
 /// Written as JSON it has the members of the HTTP API, but no data that is not JSON.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct JobRecord {
     /// Its identity.
     pub id: JobId,
