@@ -16,8 +16,8 @@ use windlass::job::{
     AttemptId, Backoff, CancelAsked as StoredCancel, Debounce, Dependency as StoredDependency, DependencyKind,
     DependsOn, FailureRecord, Fingerprint, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo,
     LeaseKey, LeaseToken, Limits, Lost, OnExisting, Outcome as Ended, Progress as StoredProgress,
-    Reason as StoredReason, ReasonKind, RequeueOptions, RunAt, Scope, Stale, Timeouts, TraceContext as Trace, Until,
-    WorkerId,
+    Reason as StoredReason, ReasonKind, RequeueOptions, RetentionPatch, RunAt, Scope, Stale, Timeouts,
+    TraceContext as Trace, Until, WorkerId,
 };
 use windlass::store::{Act, Edit as StoredEdit, Filter as StoredFilter, Operation, Save as StoredSave, Target};
 use windlass::{
@@ -118,14 +118,27 @@ fn options() -> impl Strategy<Value = JobOptions> {
     });
     let run_at = prop_oneof![time().prop_map(RunAt::At), duration().prop_map(RunAt::In)];
     let tags = btree_map(name(), "[ -~]{0,20}", 0..4);
-    let rest = (option::of(name()), any::<bool>(), option::of(job_id()));
+    let limit = || option::of(option::of(1..1_000_000_u64).prop_map(|kept| kept.map(Duration::from_millis)));
+    let kept = (limit(), limit(), limit(), limit()).prop_map(|(completed, cancelled, failed, dead_letter)| {
+        RetentionPatch { completed, cancelled, failed, dead_letter }
+    });
+    let rest = (option::of(name()), any::<bool>(), option::of(job_id()), kept);
     (option::of(run_at), retry(), timeouts, option::of(idempotency), tags, option::of(trace), rest).prop_map(
-        |(run_at, retry, timeouts, idempotency, tags, trace_context, (name, own_priority_only, cloned_from))| {
+        |(
+            run_at,
+            retry,
+            timeouts,
+            idempotency,
+            tags,
+            trace_context,
+            (name, own_priority_only, cloned_from, retention),
+        )| {
             let is_debounced = idempotency.as_ref().is_some_and(|key| key.debounce.is_some());
             JobOptions {
                 run_at: run_at.filter(|_| !is_debounced),
                 retry,
                 timeouts,
+                retention,
                 idempotency,
                 key: name.clone(),
                 own_priority_only,

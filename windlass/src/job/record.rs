@@ -567,6 +567,12 @@ impl JobRecord {
         self.inherited_priority.map_or(own, |inherited| inherited.min(own))
     }
 
+    /// When it may be removed after its end, where that was said for it (O4): `None` when the store's own retention decides,
+    /// and the last moment of all when it is kept until it is deleted.
+    pub fn prune_at(&self) -> Option<Timestamp> {
+        self.spec.options.retention.prune_at(self.state, self.completed_at?)
+    }
+
     /// The order in which SCHEDULED jobs of one queue are claimed (D5); `sequence` counts submissions.
     pub fn claim_order(&self, sequence: i64) -> (Priority, Timestamp, i64) {
         (self.effective_priority(), self.position, sequence)
