@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use windlass::job::Limits;
-use windlass::store::{PostgresStore, Store};
+use windlass::job::{Limits, WorkerId};
+use windlass::store::{ClaimRequest, PostgresStore, Store, Upkeep};
 use windlass::worker::Running;
 use windlass::workflow::Submission;
-use windlass::{Client, Context, JobId, NewJob, Payload, Policies, State, Timestamp, Worker};
+use windlass::{Client, Context, JobId, NewJob, Payload, Policies, QueueName, State, Timestamp, Worker};
 
 use pair::Pair;
 
@@ -190,6 +190,42 @@ async fn l8_a_promoted_standby_whose_clock_is_ahead_is_set_right() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l8_a_promoted_standby_whose_clock_is_behind_is_set_right() {
     across_a_promotion("-3600").await;
+}
+
+/// A process that was just started cannot know that the clock of the promoted standby is an hour ahead: it leaves that to one that was
+/// there, and meanwhile takes and ends nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn l8_a_newcomer_leaves_the_time_to_those_who_were_there() {
+    if !has_clocks() {
+        return;
+    }
+    let pair = Pair::start(&["clocks"]);
+    pair.script("clock", "b", &["+3600"]);
+    let there = pair.open().await;
+    let later = enqueue(&there, NewJob::new("later", Payload::default()).delay(HALF_AN_HOUR)).await;
+    let short_lived = enqueue(&there, NewJob::new("short", Payload::default()).lifetime(HALF_AN_HOUR)).await;
+    there.upkeep(&Upkeep::default()).await.expect("upkeep");
+    // Every process of the server goes by its clock after a second.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    there.upkeep(&Upkeep::default()).await.expect("upkeep");
+    let (before, at) = (there.now().await.expect("the time"), Instant::now());
+    pair.signal("a", "KILL");
+    assert_eq!(pair.script("promote", "", &[]), "b");
+    let newcomer = pair.open().await;
+    newcomer.upkeep(&Upkeep::default()).await.expect("upkeep");
+    let request = ClaimRequest::new(WorkerId::new("newcomer").expect("a name"), QueueName::default(), 10);
+    let claimed = newcomer.claim(&request).await.expect("claim").jobs;
+    assert!(claimed.is_empty(), "nothing is taken in doubt");
+    let expected = |passed: Duration| before.as_micros() + i64::try_from(passed.as_micros()).expect("short");
+    for store in [&there, &newcomer] {
+        let off = store.now().await.expect("the time").as_micros() - expected(at.elapsed());
+        assert!(off.abs() < OFF_MAX, "{off} µs");
+    }
+    newcomer.upkeep(&Upkeep::default()).await.expect("upkeep");
+    let claimed = newcomer.claim(&request).await.expect("claim").jobs;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [short_lived]);
+    let found = newcomer.find(&[later]).await.expect("find");
+    assert_eq!(found[0].as_ref().map(|job| job.state), Some(State::Delayed));
 }
 
 #[tokio::test(flavor = "multi_thread")]

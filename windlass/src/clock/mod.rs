@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use pulse::{AWAY_AFTER, Absence, BEAT_EVERY, LAPSING, Pulse, SharedPulse};
+pub use pulse::{AWAY_AFTER, Absence, BEAT_EVERY, DOUBT, LAPSING, Pulse, SharedPulse};
 pub use told::{TAKEN_BACK, ToldTime};
 
 use crate::time::Timestamp;

@@ -12,6 +12,8 @@ use crate::time::Timestamp;
 
 /// Without a beat for longer than this the store counts as away: upkeep comes by every second, and may be late.
 pub const AWAY_AFTER: Duration = Duration::from_secs(3);
+/// For how long a process that was not there leaves it to others to say what time it is on another server.
+pub const DOUBT: Duration = AWAY_AFTER;
 /// Beats are not closer together, however many workers do upkeep.
 pub const BEAT_EVERY: Duration = Duration::from_millis(900);
 /// The grace after the store is back: as long as the leases that ran out meanwhile would still have held when it went, within

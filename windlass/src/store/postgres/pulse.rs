@@ -23,6 +23,7 @@ use super::link::Link;
 use super::transaction::Transaction;
 use super::turns::Caller;
 use crate::clock::{AWAY_AFTER, BEAT_EVERY, LAPSING, Pulse, TAKEN_BACK, ToldTime, passed};
+use crate::error::Error;
 use crate::store::rules;
 use crate::time::Timestamp;
 
@@ -31,6 +32,8 @@ pub(super) struct PulseRow {
     pub(super) pulse: Pulse,
     /// What is added to the server's clock, in microseconds.
     pub(super) skew: i64,
+    /// Whether the last beat was on this server.
+    same_server: bool,
     pub(super) now: Timestamp,
 }
 
@@ -39,7 +42,14 @@ impl PulseRow {
         let row = rows.first().ok_or_else(|| corrupt("no pulse"))?;
         let [at, away_from, grace_until, now] =
             ["at", "away_from", "grace_until", "now"].map(|column| time(row.get(column)));
-        Ok(PulseRow { pulse: Pulse { at, away_from, grace_until }, skew: row.get("skew"), now })
+        let pulse = Pulse { at, away_from, grace_until };
+        Ok(PulseRow { pulse, skew: row.get("skew"), same_server: row.get("same_server"), now })
+    }
+
+    /// Whether only a process that was there can say if the time is right: nobody has beaten on this server yet, and by its clock
+    /// that was long ago.
+    pub(super) fn is_doubtful(&self) -> bool {
+        !self.same_server && self.pulse.is_away(self.now)
     }
 }
 
@@ -56,7 +66,7 @@ impl Inner {
         }
         let mut link = self.link(Caller::Worker).await?;
         let (pulse, now) = self.look_at_clock(&mut link).await?;
-        if now.since(pulse.at) < BEAT_EVERY {
+        if now.since(pulse.at) < BEAT_EVERY || self.store_clock.is_in_doubt() {
             return Ok(());
         }
         let (given, every, away) = (self.given_time(), micros(BEAT_EVERY), micros(AWAY_AFTER));
@@ -83,7 +93,18 @@ impl Inner {
     async fn beat_in(&self, link: &Link<'_>) -> Result<Pulse, Fault> {
         let asked = passed();
         let rows = link.query(include_str!("sql/hold_pulse.sql"), &[&self.given_time()]).await?;
-        let PulseRow { pulse: before, mut skew, mut now } = PulseRow::of(&rows)?;
+        let row = PulseRow::of(&rows)?;
+        if self.clock.is_none() && self.store_clock.doubts(&row) {
+            let problem =
+                "another server answers, and a process that knows the time has yet to say if its clock is right";
+            return Err(Fault::Refused(Error::StoreUnavailable {
+                attempted: "go by the server's clock".to_owned(),
+                problem: problem.to_owned(),
+                known: true,
+                source: None,
+            }));
+        }
+        let PulseRow { pulse: before, mut skew, mut now, .. } = row;
         let answered = passed();
         if self.clock.is_none() {
             let leap = self.store_clock.leap(&ToldTime::new(now, asked, answered, skew != 0));

@@ -3,7 +3,8 @@
 //! The correction stands in the row of the pulse, as `skew`. It is chosen when a clock is seen to have leapt: on a fresh
 //! connection to another server, before any other statement runs there, and by the beats of a server whose clock was set. Beats
 //! then take it back, by a twentieth of the time that passes, so that the store's time runs a little slower or faster until
-//! both agree. Statements read it only in processes that know of one, which look every second whether
+//! both agree. A process that was just started cannot know whether another server's clock is right: for some seconds it leaves that
+//! to those that knew the time before, and meanwhile takes and ends nothing. Statements read it only in processes that know of one, which look every second whether
 //! it is gone; all others have nothing to ask for.
 
 use std::sync::Mutex;
@@ -13,8 +14,9 @@ use std::time::Duration;
 use super::Inner;
 use super::fault::Fault;
 use super::link::Link;
+use super::pulse::PulseRow;
 use super::turns::Caller;
-use crate::clock::{ToldTime, passed, steady};
+use crate::clock::{DOUBT, ToldTime, passed, steady};
 use crate::time::Timestamp;
 
 /// How old a correction may be that a process goes by.
@@ -26,6 +28,9 @@ pub(super) struct StoreClock {
     /// Whether anything is added to the server's clock.
     skewed: AtomicBool,
     told: Mutex<Option<ToldTime>>,
+    /// Since when this process, which was not there before, doubts the clock of another server, by the steady clock.
+    doubts_from: Mutex<Option<Duration>>,
+    in_doubt: AtomicBool,
 }
 
 impl StoreClock {
@@ -43,13 +48,27 @@ impl StoreClock {
         *self.told.lock().expect("no panic while the time is locked") = Some(told);
     }
 
+    /// Whether the time is left to others: this process has never known it, and others have not yet said that it is right.
+    pub(super) fn doubts(&self, row: &PulseRow) -> bool {
+        let mut from = self.doubts_from.lock().expect("no panic while the doubt is locked");
+        let mut is_new = || passed().saturating_sub(*from.get_or_insert_with(passed)) < DOUBT;
+        let doubts = self.told().is_none() && row.is_doubtful() && is_new();
+        self.in_doubt.store(doubts, Ordering::Relaxed);
+        doubts
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
+    }
+
     /// By how many microseconds an answer is off what was expected; 0 where nothing is known.
     pub(super) fn leap(&self, later: &ToldTime) -> i64 {
         self.told().map_or(0, |told| told.leap(later))
     }
 
     fn is_due(&self) -> bool {
-        self.is_skewed() && self.told().is_none_or(|told| steady().saturating_sub(told.at()) >= LOOK_EVERY)
+        (self.is_skewed() || self.is_in_doubt())
+            && self.told().is_none_or(|told| steady().saturating_sub(told.at()) >= LOOK_EVERY)
     }
 }
 
@@ -64,6 +83,9 @@ impl Inner {
     /// Between which times a statement runs that is sent now, unless the server's clock leapt. By a clock that leapt nothing is
     /// claimed or extended: the next beat sets it right.
     pub(super) fn expected_time(&self) -> (i64, i64) {
+        if self.store_clock.is_in_doubt() {
+            return (i64::MAX, i64::MIN);
+        }
         let told = self.store_clock.told().filter(|_| self.clock.is_none());
         told.and_then(|told| told.expected(passed())).unwrap_or((i64::MIN, i64::MAX))
     }
@@ -83,6 +105,11 @@ impl Inner {
     pub(super) async fn look_at_clock(&self, link: &mut Link<'_>) -> Result<(crate::clock::Pulse, Timestamp), Fault> {
         let asked = passed();
         let row = self.pulse_row(link).await?;
+        if self.clock.is_none() && self.store_clock.doubts(&row) {
+            self.store_clock.skewed.store(row.skew != 0, Ordering::Relaxed);
+            link.correct_clock(row.skew != 0);
+            return Ok((row.pulse, row.now));
+        }
         let told = ToldTime::new(row.now, asked, passed(), row.skew != 0);
         if self.clock.is_some() || row.pulse.set_right(row.now, self.store_clock.leap(&told)) == 0 {
             self.store_clock.learn(told, row.skew);

@@ -67,8 +67,9 @@ use self::place::Place;
 use self::reader::Readers;
 use self::transaction::{Names, SharedClock, Transaction};
 use self::write_turn::WriteTurn;
-use self::writer::{Request, Sent, Writer};
-use super::answer::Wake;
+use self::writer::{Call, Request, Sent, Writer};
+use super::answer::{Claims, Wake};
+use super::request::{CALL_MAX, ClaimRequest};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::store::open::UnderWorkers;
@@ -267,11 +268,35 @@ impl SqliteStore {
             tx.write_plain_jobs()?;
             run(tx)
         };
-        self.add(attempted, weight, run).await
+        self.send(attempted, weight, run, None).await
+    }
+
+    /// Claims. What nobody hears of is given back, uncounted: it would stand still until its leases end, and then count as lost.
+    async fn claim_heard(&self, attempted: String, request: ClaimRequest) -> Result<Claims> {
+        let weight = request.limit.min(CALL_MAX);
+        let run = move |tx: &mut Transaction<'_>| {
+            tx.write_plain_jobs()?;
+            tx.claim(&request)
+        };
+        self.send(attempted, weight, run, Some(give_back)).await
     }
 
     /// The same for a call that adds to what the calls before it in a transaction gathered.
     async fn add<T, F>(&self, attempted: String, weight: usize, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send + 'static,
+    {
+        self.send(attempted, weight, run, None).await
+    }
+
+    async fn send<T, F>(
+        &self,
+        attempted: String,
+        weight: usize,
+        run: F,
+        take_back: Option<fn(T) -> Option<Box<dyn Call>>>,
+    ) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send + 'static,
@@ -283,11 +308,28 @@ impl SqliteStore {
             known,
             source: None,
         };
-        let request = Request { attempted: attempted.clone(), weight, since: Instant::now(), run, answer: None, reply };
+        let (since, attempted_) = (Instant::now(), attempted.clone());
+        let request = Request { attempted: attempted_, weight, since, run, answer: None, reply, take_back };
         let calls = self.calls.as_ref().ok_or_else(|| gone(true))?;
         calls.send(Sent::Call(Box::new(request))).map_err(|_| gone(true))?;
         answer.await.map_err(|_| gone(false))?
     }
+}
+
+/// Gives back what a claim was granted whose caller has gone. Its handlers never started, so this is not counted.
+fn give_back(claims: Claims) -> Option<Box<dyn Call>> {
+    let jobs = claims.jobs.len();
+    let releases: Vec<_> = claims.jobs.into_iter().map(|claimed| claimed.lease.release()).collect();
+    let run = move |tx: &mut Transaction<'_>| {
+        tx.write_plain_jobs()?;
+        tx.settle(&releases)?;
+        tracing::warn!(jobs, "gave back jobs of a claim that nobody waited for");
+        Ok(())
+    };
+    let (reply, _) = oneshot::channel();
+    let (attempted, since) = ("give back jobs".to_owned(), Instant::now());
+    let request = Request { attempted, weight: jobs, since, run, answer: None, reply, take_back: None };
+    (jobs > 0).then(|| Box::new(request) as Box<dyn Call>)
 }
 
 /// Makes Windlass's tables in an application's own file, or brings them up to date.

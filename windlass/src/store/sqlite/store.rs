@@ -47,8 +47,7 @@ impl Store for SqliteStore {
             [(queue, _)] => format!("claim from queue {queue:?}"),
             queues => format!("claim from {} queues", queues.len()),
         };
-        let request = request.clone();
-        self.write(attempted, request.limit.min(CALL_MAX), move |tx| tx.claim(&request)).await
+        self.claim_heard(attempted, request.clone()).await
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {

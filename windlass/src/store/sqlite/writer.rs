@@ -55,8 +55,9 @@ pub(super) trait Call: Send {
     fn weight(&self) -> usize;
     /// When it was sent.
     fn since(&self) -> Instant;
-    /// Tells the caller what [`run`](Self::run) found, now that it is on disk.
-    fn committed(self: Box<Self>);
+    /// Tells the caller what [`run`](Self::run) found, now that it is on disk. Gives a call that takes it back, where the caller has gone
+    /// and nobody else can.
+    fn committed(self: Box<Self>) -> Option<Box<dyn Call>>;
     /// Tells the caller that it failed. `known`: nothing was written for certain.
     fn failed(self: Box<Self>, fault: Fault, known: bool);
 }
@@ -69,10 +70,15 @@ pub(super) struct Request<T, F> {
     pub(super) run: F,
     pub(super) answer: Option<Result<T>>,
     pub(super) reply: oneshot::Sender<Result<T>>,
+    /// What takes the answer back where nobody hears it. Such a call is not made at all once its caller has gone.
+    pub(super) take_back: Option<fn(T) -> Option<Box<dyn Call>>>,
 }
 
 impl<T: Send, F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send> Call for Request<T, F> {
     fn run(&mut self, tx: &mut Transaction<'_>) -> Answer<()> {
+        if self.take_back.is_some() && self.reply.is_closed() {
+            return Ok(());
+        }
         self.answer = Some(match (self.run)(tx) {
             Err(fault) if !fault.is_refusal() => return Err(fault),
             Err(fault) => Err(fault.into_error(&self.attempted, true)),
@@ -89,11 +95,10 @@ impl<T: Send, F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send> Call for Reque
         self.since
     }
 
-    fn committed(self: Box<Self>) {
-        if let Some(answer) = self.answer {
-            // A caller that no longer waits needs no answer.
-            let _ = self.reply.send(answer);
-        }
+    fn committed(self: Box<Self>) -> Option<Box<dyn Call>> {
+        // A caller that no longer waits needs no answer.
+        let unheard = self.reply.send(self.answer?).err()?.ok()?;
+        self.take_back.and_then(|take_back| take_back(unheard))
     }
 
     fn failed(self: Box<Self>, fault: Fault, known: bool) {
@@ -201,10 +206,11 @@ impl Writer {
     fn serve(&mut self, mut group: Vec<Box<dyn Call>>, pace: &mut Pace) {
         match self.transact(&mut group, pace) {
             Ok(hints) => {
-                for call in group {
-                    call.committed();
-                }
+                let unheard: Vec<_> = group.into_iter().filter_map(Call::committed).collect();
                 self.pass_on(hints);
+                if !unheard.is_empty() {
+                    self.serve(unheard, pace);
+                }
             }
             Err(Undone { fault, known: true }) if group.len() > 1 && !busy(&fault) && !fault.is_everybodys() => {
                 // One of them is bad: each on its own, so that only that one fails.

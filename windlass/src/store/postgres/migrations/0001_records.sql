@@ -77,13 +77,15 @@ create index event_xid on windlass.event (xid, event) where seqs is not null;
 alter table windlass.event alter column seqs set storage external;
 
 -- When upkeep last came by, and what the last absence of the server means for leases; see Pulse in the program. The store's time is
--- the server's clock and skew. Written once a second, always in the same place.
+-- the server's clock and skew; server is when the server was started that upkeep came by on, so that another one is known. Written
+-- once a second, always in the same place.
 create table windlass.pulse (
     only_row boolean primary key default true check (only_row),
     at bigint not null default 0,
     away_from bigint not null default 0,
     grace_until bigint not null default 0,
-    skew bigint not null default 0
+    skew bigint not null default 0,
+    server bigint not null default 0
 ) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 insert into windlass.pulse default values;
 

@@ -19,7 +19,8 @@ clock as materialized (
 ),
 beaten as (
     update windlass.pulse p
-    set at = c.now, skew = c.skew - sign(c.skew)::bigint * least(abs(c.skew), (c.now - c.at) / $4::bigint)
+    set at = c.now, skew = c.skew - sign(c.skew)::bigint * least(abs(c.skew), (c.now - c.at) / $4::bigint),
+        server = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
     from clock c
     where p.only_row and c.at >= c.now - $3::bigint
     returning p.at
