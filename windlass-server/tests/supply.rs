@@ -113,6 +113,8 @@ fn no_dependency_needs_a_newer_compiler_than_is_promised() {
     assert!(unexpected.is_empty(), "Rust {promised} is promised, but {unexpected:?}");
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     assert!(readme.contains(&format!("Rust {promised} or newer")) && readme.contains("`sqlx-0_9` needs 1.94"));
+    let badge = std::fs::read_to_string(root().join("docs/pictures/badge-rust.svg")).expect("the badge");
+    assert!(badge.contains(&format!("rust: {promised}+")), "the badge of the README says another version");
 }
 
 #[test]

@@ -71,6 +71,11 @@ fn testing() {
 }
 
 #[test]
+fn web_and_worker() {
+    assert_eq!(run("web_and_worker"), "HTTP/1.1 200 OK\nCOMPLETED: welcome, Ada\n1 settled\n");
+}
+
+#[test]
 fn shutdown() {
     assert_eq!(run("shutdown"), "settled 2, of these interrupted 1\nshort: COMPLETED, long: SCHEDULED\n");
 }

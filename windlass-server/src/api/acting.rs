@@ -92,8 +92,8 @@ impl Acting {
     }
 
     /// Pauses or resumes a queue.
-    pub(super) async fn set_paused(&self, queue: &QueueName, paused: bool) -> Result<(), Refusal> {
-        self.control(&ControlEdit::pause(queue.clone(), paused)).await.map(drop)
+    pub(super) async fn set_paused(&self, queue: QueueName, paused: bool, why: &str) -> Result<(), Refusal> {
+        self.control(&ControlEdit::pause(queue, paused).because(why)).await.map(drop)
     }
 
     /// Changes the flow control of a queue.

@@ -148,7 +148,8 @@ pub(super) fn bytes_of(job: &JobRecord) -> usize {
 /// The job without what users put into it, for callers that keep many jobs and show none of that.
 pub(super) fn without_data(mut job: JobRecord) -> JobRecord {
     Arc::make_mut(&mut job.spec).payload = Payload::default();
-    JobRecord { result: None, checkpoint: None, ..job }
+    (job.result, job.checkpoint) = (None, None);
+    job
 }
 
 /// About how large a worker is in an answer.

@@ -15,12 +15,13 @@ use windlass::{Error, QueueName, State as JobState};
 
 use super::acting::{Acting, ByParams};
 use super::error::Refusal;
-use super::extract::{Body, Name, Query};
+use super::extract::{Body, MaybeBody, Name, Query};
 use super::operations;
 use super::roles::{Role, needs};
 use super::{ApiState, bounded, gone};
 use crate::wire::{
-    CLAIM_NAMES_MAX, Changed, NewOperation, OperationState, OperationStatus, Queue, QueuePage, WorkerReport, Workers,
+    CLAIM_NAMES_MAX, Changed, NewOperation, OperationState, OperationStatus, Queue, QueuePage, Why, WorkerReport,
+    Workers,
 };
 
 /// Longest name of a machine, in characters; as long as DNS allows.
@@ -90,10 +91,11 @@ async fn find(state: &ApiState, name: &QueueName) -> Result<Option<QueueRecord>,
     path = "/v1/queues/{queue}/pause",
     tag = "queues",
     params(("queue" = String, Path, description = "Its name, percent-encoded."), ByParams),
+    request_body(content = Option<Why>),
     responses((status = 204, description = "It is paused."))
 )]
-async fn pause(acting: Acting, Name(name): Name) -> Result<StatusCode, Refusal> {
-    acting.set_paused(&QueueName::new(name)?, true).await?;
+async fn pause(acting: Acting, Name(name): Name, MaybeBody(why): MaybeBody<Why>) -> Result<StatusCode, Refusal> {
+    acting.set_paused(QueueName::new(name)?, true, &why.reason).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -103,10 +105,11 @@ async fn pause(acting: Acting, Name(name): Name) -> Result<StatusCode, Refusal> 
     path = "/v1/queues/{queue}/resume",
     tag = "queues",
     params(("queue" = String, Path, description = "Its name, percent-encoded."), ByParams),
+    request_body(content = Option<Why>),
     responses((status = 204, description = "It is not paused."))
 )]
-async fn resume(acting: Acting, Name(name): Name) -> Result<StatusCode, Refusal> {
-    acting.set_paused(&QueueName::new(name)?, false).await?;
+async fn resume(acting: Acting, Name(name): Name, MaybeBody(why): MaybeBody<Why>) -> Result<StatusCode, Refusal> {
+    acting.set_paused(QueueName::new(name)?, false, &why.reason).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

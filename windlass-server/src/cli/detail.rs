@@ -85,6 +85,7 @@ pub(crate) fn job(job: &JobRecord, now: Timestamp, wide: bool) -> String {
     if wide {
         lines.add("timeout", wire::Limit(options.timeouts.execution).to_string());
         lines.add("lifetime", wire::Limit(options.timeouts.lifetime).to_string());
+        lines.maybe("retention", wire::RetentionPatch::of(options.retention).map(|kept| kept.to_string()));
         lines.maybe("checkpoint", job.checkpoint.as_ref().map(|bytes| format!("{} bytes", bytes.len())));
     }
     lines.add("payload", data(&spec.payload, wide));

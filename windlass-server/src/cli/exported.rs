@@ -34,7 +34,7 @@ pub(crate) struct Exported {
 
 /// What an export says of a job that a new job may say, too. The rest is its history; so is how it was debounced, since that
 /// has already decided when it runs.
-const KEPT: [&str; 23] = [
+const KEPT: [&str; 24] = [
     "type",
     "queue",
     "payload",
@@ -46,6 +46,7 @@ const KEPT: [&str; 23] = [
     "execution_timeout",
     "visibility_timeout",
     "lifetime",
+    "retention",
     "idempotency_key",
     "idempotency_scope",
     "idempotency_window",

@@ -43,6 +43,9 @@ pub(crate) struct JobArgs {
     /// How long it may take to end, or none
     #[arg(long, value_name = "DURATION", value_parser = parse::limit)]
     pub(crate) lifetime: Option<Limit>,
+    /// How long it is kept after its end, or none; `failed=DURATION` for one end, may be repeated
+    #[arg(long, value_name = "[END=]DURATION", hide_short_help = true)]
+    pub(crate) retention: Vec<wire::RetentionPatch>,
     /// Whom it counts under in a controlled queue: a tenant, an account
     #[arg(long, value_name = "KEY")]
     pub(crate) flow_key: Option<String>,
@@ -154,6 +157,8 @@ impl JobArgs {
             retry: self.retry.retry(),
             execution_timeout: self.timeout,
             lifetime: self.lifetime,
+            // What was said last wins.
+            retention: self.retention.iter().copied().reduce(|all, last| last.or(all)),
             key: self.flow_key.clone(),
             tags: parse::tags(&self.tags),
             correlation_id: self.correlation_id.clone(),

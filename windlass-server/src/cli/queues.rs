@@ -75,6 +75,9 @@ struct PauseArgs {
     /// Who, for the record; the name of the user unless said
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
 }
 
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
@@ -118,7 +121,8 @@ async fn set_paused(session: &Session, arguments: &PauseArgs, paused: bool) -> a
     let by = arguments.by.clone().or_else(user);
     for queue in &arguments.queues {
         let known = find(session, queue).await.is_ok();
-        session.store().control(&ControlEdit::pause(queue.clone(), paused), by.as_deref()).await?;
+        let edit = ControlEdit::pause(queue.clone(), paused).because(&arguments.reason);
+        session.store().control(&edit, by.as_deref()).await?;
         let word = if paused { "paused" } else { "open" };
         match known {
             true => say(format!("queue {queue} is {word}")),

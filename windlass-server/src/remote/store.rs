@@ -267,8 +267,10 @@ impl Store for HttpStore {
                 let body = wire::Control::of(control, *from_code);
                 call(Method::PUT, &["control"]).if_match(*version).json(&body)?
             }
-            Change::Pause(true) => call(Method::POST, &["pause"]),
-            Change::Pause(false) => call(Method::POST, &["resume"]),
+            Change::Pause(paused) => {
+                let word = if *paused { "pause" } else { "resume" };
+                call(Method::POST, &[word]).json(&wire::Why { reason: edit.why.clone().unwrap_or_default() })?
+            }
             Change::Clear { version } => call(Method::DELETE, &["control"]).if_match(*version),
             Change::PutKey { key, limit } => call(Method::PUT, &["keys", key]).json(&wire::FlowLimit::from(*limit))?,
             Change::ClearKey { key } => call(Method::DELETE, &["keys", key]),

@@ -119,37 +119,33 @@ impl TryFrom<Job> for JobRecord {
         spec.options.submitted_by = job.submitted_by;
         let spec = Arc::new(spec);
         let result = Data { json: job.result, base64: job.result_base64, content_type: job.result_content_type };
-        Ok(JobRecord {
-            id: job.id,
-            spec,
-            state: job.state,
-            attempt: job.attempt,
-            failures: job.failures,
-            lost: job.lost,
-            generation: job.generation,
-            position: job.position,
-            inherited_priority: job.inherited_priority,
-            created_at: job.created_at,
-            updated_at: job.updated_at,
-            scheduled_at: job.scheduled_at,
-            started_at: job.started_at,
-            completed_at: job.completed_at,
-            run_at: job.run_at,
-            deadline: job.deadline,
-            lease: job.lease.map(LeaseInfo::try_from).transpose()?,
-            lease_version: job.lease_version,
-            cancel: job.cancel.map(StoredCancel::from),
-            failure: job.failure.map(FailureRecord::from),
-            result: data::restore("result", result)?,
-            progress: job
-                .progress
-                .map(|progress| StoredProgress { fraction: progress.fraction, message: progress.message }),
-            checkpoint: data::join_bytes("checkpoint", job.checkpoint, job.checkpoint_base64)?,
-            workflow_id: job.workflow_id,
-            firing: job.firing.map(StoredFiring::from),
-            spawned_by: job.spawned_by,
-            reason: job.reason.map(StoredReason::from),
-        })
+        let mut record = JobRecord::submitted(job.id, spec, job.created_at);
+        record.state = job.state;
+        record.attempt = job.attempt;
+        record.failures = job.failures;
+        record.lost = job.lost;
+        record.generation = job.generation;
+        record.position = job.position;
+        record.inherited_priority = job.inherited_priority;
+        record.updated_at = job.updated_at;
+        record.scheduled_at = job.scheduled_at;
+        record.started_at = job.started_at;
+        record.completed_at = job.completed_at;
+        record.run_at = job.run_at;
+        record.deadline = job.deadline;
+        record.lease = job.lease.map(LeaseInfo::try_from).transpose()?;
+        record.lease_version = job.lease_version;
+        record.cancel = job.cancel.map(StoredCancel::from);
+        record.failure = job.failure.map(FailureRecord::from);
+        record.result = data::restore("result", result)?;
+        record.progress =
+            job.progress.map(|progress| StoredProgress { fraction: progress.fraction, message: progress.message });
+        record.checkpoint = data::join_bytes("checkpoint", job.checkpoint, job.checkpoint_base64)?;
+        record.workflow_id = job.workflow_id;
+        record.firing = job.firing.map(StoredFiring::from);
+        record.spawned_by = job.spawned_by;
+        record.reason = job.reason.map(StoredReason::from);
+        Ok(record)
     }
 }
 

@@ -18,7 +18,7 @@ use windlass::{Error, JobId, JobType, Payload, Priority, QueueName, Result, Retr
 use super::data::{self, Data};
 use super::names;
 use super::retry::Retry;
-use super::{Limit, Span};
+use super::{Limit, RetentionPatch, Span};
 
 /// Declares the two structs that have a job's options for members, and the way between them.
 macro_rules! options {
@@ -106,6 +106,9 @@ options! {
     /// From submission to a terminal state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Limit>,
+    /// How long it is kept after its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionPatch>,
     /// The same key in the window is the same job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
@@ -334,6 +337,7 @@ impl Submitted {
             execution_timeout: Some(Limit(options.timeouts.execution)),
             visibility_timeout: Some(options.timeouts.visibility.into()),
             lifetime: Some(Limit(options.timeouts.lifetime)),
+            retention: RetentionPatch::of(options.retention),
             idempotency_key: idempotency.map(|idempotency| idempotency.key.clone()),
             idempotency_scope: idempotency.map(|idempotency| idempotency.scope),
             idempotency_window: idempotency.map(|idempotency| Limit(idempotency.window)),
@@ -401,6 +405,7 @@ impl Submitted {
         let set = set_some(set, self.execution_timeout, |job, limit| job.execution_timeout(limit.0));
         let set = set_some(set, self.visibility_timeout, |job, span| job.visibility_timeout(span.0));
         let set = set_some(set, self.lifetime, |job, limit| job.lifetime(limit.0));
+        let set = set_some(set, self.retention, |job, retention| job.retention(retention.into()));
         let set = set_some(set, self.key, |job, key| job.key(key));
         let set = set_some(set, self.correlation_id, |job, id| job.correlation_id(id));
         let set = set_some(set, self.callback_url, |job, url| job.callback_url(url));
@@ -426,6 +431,7 @@ impl Submitted {
                 // Its end is in the record; from where it counted matters only to the store that computes it.
                 lifetime_from_run_at: false,
             },
+            retention: self.retention.unwrap_or_default().into(),
             idempotency,
             key: self.key,
             own_priority_only: self.own_priority_only,

@@ -7,15 +7,15 @@ use utoipa::ToSchema;
 use windlass::job::{PolicyPatch, Timeouts, WINDOW_DEFAULT};
 use windlass::{JobType, QueueName, Result, RetryPolicy};
 
-use super::retry::Retry;
-use super::{Limit, Span};
+use super::retry::{Retry, preset_or_policy};
+use super::{Limit, Retention, RetentionPatch, Span};
 
 /// Settings of jobs that do not say them themselves. What is left out is left to the next in line.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// When a failed attempt is tried again. A preset brings its own number of attempts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When a failed attempt is tried again. A preset brings its own number of attempts; its name alone does, too.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "preset_or_policy")]
     pub retry: Option<Retry>,
     /// Counted executions, the first included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,6 +33,9 @@ pub struct Policy {
     /// How long an idempotency key holds, from the first submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_window: Option<Limit>,
+    /// How long jobs are kept after their end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionPatch>,
 }
 
 /// What is in force, and where it comes from: the job itself comes first, then its type, its queue, the configured defaults,
@@ -60,6 +63,7 @@ impl Policy {
             visibility: self.visibility_timeout.map(|span| span.0),
             lifetime: self.lifetime.map(|limit| limit.0),
             window: self.idempotency_window.map(|limit| limit.0),
+            retention: self.retention.unwrap_or_default().into(),
         })
     }
 
@@ -72,6 +76,7 @@ impl Policy {
             visibility_timeout: Some(Span(timeouts.visibility)),
             lifetime: Some(Limit(timeouts.lifetime)),
             idempotency_window: Some(Limit(Some(WINDOW_DEFAULT))),
+            retention: Some(Retention::from(windlass::store::Retention::default()).into()),
         }
     }
 }
@@ -86,6 +91,7 @@ impl From<&PolicyPatch> for Policy {
             visibility_timeout: patch.visibility.map(Span),
             lifetime: patch.lifetime.map(Limit),
             idempotency_window: patch.window.map(Limit),
+            retention: RetentionPatch::of(patch.retention),
         }
     }
 }
@@ -122,7 +128,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_is_in_force() {
         let text = r#"{"defaults":{"max_attempts":5,"lifetime":"none"},
-            "queues":{"mail":{"retry":{"preset":"patient"}}},"types":{"report":{"execution_timeout":"2h","idempotency_window":"none"}}}"#;
+            "queues":{"mail":{"retry":"patient","retention":{"completed":"7d","failed":"none"}}},"types":{"report":{"execution_timeout":"2h","idempotency_window":"none"}}}"#;
         let policies: Policies = serde_json::from_str(text).expect("policies");
         let checked = policies.check().expect("valid");
         let [report, mail] = ["report", "mail.send"].map(|name| JobType::new(name).expect("a name"));
@@ -134,11 +140,16 @@ mod tests {
         assert_eq!((retry.max_attempts, timeouts.execution), (5, Some(std::time::Duration::from_secs(7200))));
         assert_eq!(checked.window(&own, &report, &other), None);
         assert_eq!(checked.window(&own, &mail, &queue), Some(WINDOW_DEFAULT));
+        let kept = checked.retention(&own, &mail, &queue);
+        assert_eq!(RetentionPatch::of(kept).expect("something is said").to_string(), "completed 7d, failed none");
         let told = serde_json::to_string(&Policies::from(&checked)).expect("JSON");
         let again: Policies = serde_json::from_str(&told).expect("it reads its own");
         let again = again.check().expect("valid");
         assert_eq!(again.resolve(&own, &mail, &queue), checked.resolve(&own, &mail, &queue));
+        assert_eq!(again.retention(&own, &mail, &queue), kept);
         assert_eq!(again.resolve(&own, &report, &other), checked.resolve(&own, &report, &other));
-        assert!(serde_json::from_str::<Policies>(r#"{"defaults":{"color":1}}"#).is_err());
+        for wrong in [r#"{"color":1}"#, r#"{"retry":"hasty"}"#, r#"{"retry":{"presets":"patient"}}"#] {
+            assert!(serde_json::from_str::<Policy>(wrong).is_err(), "{wrong}");
+        }
     }
 }

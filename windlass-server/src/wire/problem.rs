@@ -353,6 +353,7 @@ const FIELDS: &[&str] = &[
     "rate",
     "ref",
     "result",
+    "retention",
     "run_at",
     "running",
     "saves",

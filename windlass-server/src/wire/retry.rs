@@ -1,9 +1,12 @@
 //! When a failed attempt is tried again.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use windlass::job::{Backoff, Jitter, Lost, RETRY_AFTER_MAX};
-use windlass::{Category, Error, Result, RetryPolicy};
+use windlass::{Category, Error, RetryPolicy};
 
 use super::{Span, names};
 
@@ -91,9 +94,33 @@ pub enum JitterKind {
     Decorrelated,
 }
 
+/// Reads a policy, or the name of a preset in its place.
+pub(super) fn preset_or_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Retry>, D::Error> {
+    struct Either;
+
+    impl<'de> Visitor<'de> for Either {
+        type Value = Retry;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a retry policy or the name of a preset")
+        }
+
+        fn visit_str<E: de::Error>(self, name: &str) -> Result<Retry, E> {
+            let preset = Preset::deserialize(de::value::StrDeserializer::<E>::new(name))?;
+            Ok(Retry { preset: Some(preset), ..Retry::default() })
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, members: A) -> Result<Retry, A::Error> {
+            Retry::deserialize(de::value::MapAccessDeserializer::new(members))
+        }
+    }
+
+    deserializer.deserialize_any(Either).map(Some)
+}
+
 impl Retry {
     /// The policy; its attempts are the preset's.
-    pub fn into_policy(self) -> Result<RetryPolicy> {
+    pub fn into_policy(self) -> windlass::Result<RetryPolicy> {
         let mut policy = match self.preset {
             None | Some(Preset::Standard) => RetryPolicy::standard(),
             Some(Preset::Responsive) => RetryPolicy::responsive(),

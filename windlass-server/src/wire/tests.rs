@@ -16,8 +16,8 @@ use windlass::job::{
     AttemptId, Backoff, CancelAsked as StoredCancel, Debounce, Dependency as StoredDependency, DependencyKind,
     DependsOn, FailureRecord, Fingerprint, Firing as StoredFiring, Idempotency, Jitter, JobOptions, JobSpec, LeaseInfo,
     LeaseKey, LeaseToken, Limits, Lost, OnExisting, Outcome as Ended, Progress as StoredProgress,
-    Reason as StoredReason, ReasonKind, RequeueOptions, RunAt, Scope, Stale, Timeouts, TraceContext as Trace, Until,
-    WorkerId,
+    Reason as StoredReason, ReasonKind, RequeueOptions, RetentionPatch, RunAt, Scope, Stale, Timeouts,
+    TraceContext as Trace, Until, WorkerId,
 };
 use windlass::store::{Act, Edit as StoredEdit, Filter as StoredFilter, Operation, Save as StoredSave, Target};
 use windlass::{
@@ -118,14 +118,27 @@ fn options() -> impl Strategy<Value = JobOptions> {
     });
     let run_at = prop_oneof![time().prop_map(RunAt::At), duration().prop_map(RunAt::In)];
     let tags = btree_map(name(), "[ -~]{0,20}", 0..4);
-    let rest = (option::of(name()), any::<bool>(), option::of(job_id()));
+    let limit = || option::of(option::of(1..1_000_000_u64).prop_map(|kept| kept.map(Duration::from_millis)));
+    let kept = (limit(), limit(), limit(), limit()).prop_map(|(completed, cancelled, failed, dead_letter)| {
+        RetentionPatch { completed, cancelled, failed, dead_letter }
+    });
+    let rest = (option::of(name()), any::<bool>(), option::of(job_id()), kept);
     (option::of(run_at), retry(), timeouts, option::of(idempotency), tags, option::of(trace), rest).prop_map(
-        |(run_at, retry, timeouts, idempotency, tags, trace_context, (name, own_priority_only, cloned_from))| {
+        |(
+            run_at,
+            retry,
+            timeouts,
+            idempotency,
+            tags,
+            trace_context,
+            (name, own_priority_only, cloned_from, retention),
+        )| {
             let is_debounced = idempotency.as_ref().is_some_and(|key| key.debounce.is_some());
             JobOptions {
                 run_at: run_at.filter(|_| !is_debounced),
                 retry,
                 timeouts,
+                retention,
                 idempotency,
                 key: name.clone(),
                 own_priority_only,
@@ -193,39 +206,36 @@ prop_compose! {
         (workflow, spawned_by) in (option::of(any::<u128>()), option::of(job_id())),
         firing in option::of((name(), time())),
     ) -> JobRecord {
-        JobRecord {
-            id,
-            spec: Arc::new(spec),
-            state,
-            attempt,
-            failures,
-            lost,
-            generation,
-            position,
-            inherited_priority,
-            created_at,
-            updated_at,
-            scheduled_at: moments[0],
-            started_at: moments[1],
-            completed_at: moments[2],
-            run_at: moments[3],
-            deadline: moments[4],
-            lease: lease.map(|(version, expires_at, worker)| LeaseInfo {
+        let mut record = JobRecord::submitted(id, Arc::new(spec), created_at);
+        record.state = state;
+        record.attempt = attempt;
+        record.failures = failures;
+        record.lost = lost;
+        record.generation = generation;
+        record.position = position;
+        record.inherited_priority = inherited_priority;
+        record.updated_at = updated_at;
+        record.scheduled_at = moments[0];
+        record.started_at = moments[1];
+        record.completed_at = moments[2];
+        record.run_at = moments[3];
+        record.deadline = moments[4];
+        record.lease = lease.map(|(version, expires_at, worker)| LeaseInfo {
                 version,
                 expires_at,
                 worker: WorkerId::new(worker).expect("a name"),
-            }),
-            lease_version,
-            cancel: cancel.map(|(by, message, at)| StoredCancel { by, message, at }),
-            failure,
-            result,
-            progress: progress.map(|(fraction, message)| StoredProgress { fraction, message }),
-            checkpoint: checkpoint.map(Bytes::from),
-            workflow_id: workflow.map(|bits| WorkflowId::from_uuid(Uuid::from_u128(bits))),
-            firing: firing.map(|(schedule, slot)| StoredFiring { schedule, slot }),
-            spawned_by,
-            reason,
-        }
+            });
+        record.lease_version = lease_version;
+        record.cancel = cancel.map(|(by, message, at)| StoredCancel { by, message, at });
+        record.failure = failure;
+        record.result = result;
+        record.progress = progress.map(|(fraction, message)| StoredProgress { fraction, message });
+        record.checkpoint = checkpoint.map(Bytes::from);
+        record.workflow_id = workflow.map(|bits| WorkflowId::from_uuid(Uuid::from_u128(bits)));
+        record.firing = firing.map(|(schedule, slot)| StoredFiring { schedule, slot });
+        record.spawned_by = spawned_by;
+        record.reason = reason;
+        record
     }
 }
 

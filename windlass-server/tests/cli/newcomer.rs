@@ -39,8 +39,10 @@ fn a_queue_that_nobody_knows_is_paused_with_a_word() {
     let bench = Bench::seeded();
     let slip = bench.run(&["queues", "pause", "mial"]);
     assert_eq!((slip.code, slip.stderr.as_str()), (0, "no job was ever in a queue mial; it is paused from now on\n"));
-    let known = bench.run(&["queues", "pause", "mail"]);
+    let known = bench.run(&["queues", "pause", "mail", "--by", "ada", "--reason", "the relay is down"]);
     assert_eq!((known.code, known.stderr.as_str()), (0, "queue mail is paused\n"));
+    let acts = bench.run(&["store", "acts", "-o", "json"]);
+    assert!(acts.stdout.contains("\"the relay is down\""), "{acts:?}");
 }
 
 #[test]

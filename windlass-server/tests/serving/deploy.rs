@@ -6,6 +6,8 @@ use std::process::Command;
 use windlass_server::serve::config::{Given, Settings};
 use windlass_server::serve::metrics;
 
+use crate::support::Place;
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
@@ -56,6 +58,25 @@ fn the_dashboard_is_json_with_panels_that_ask_something() {
         let targets = panel["targets"].as_array().expect("targets");
         assert!(targets.iter().all(|target| target["expr"].as_str().is_some_and(|expr| !expr.is_empty())), "{panel}");
     }
+}
+
+#[test]
+fn the_image_knows_whether_its_server_lives() {
+    let text = text("Containerfile");
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix("CMD [\"bash\"")).expect("a health check");
+    let command: Vec<String> = serde_json::from_str(&format!("[\"bash\"{line}")).expect("a list of words");
+    let place = Place::new();
+    let config = folder().join("windlass.toml");
+    let mut server = place.start(&["run", "--listen", "0", "--config", config.to_str().expect("a plain path")]);
+    let listen = server.started()["listen"].as_str().expect("an address").to_owned();
+    let port = listen.rsplit(':').next().expect("a port").to_owned();
+    let asks = |port: &str| {
+        let words = command[1..].iter().map(|word| word.replace("/7654", &format!("/{port}")));
+        Command::new(&command[0]).args(words).output().expect("bash runs").status.success()
+    };
+    assert!(asks(&port), "{}", server.err());
+    drop(server);
+    assert!(!asks(&port), "nobody answers any more");
 }
 
 #[track_caller]

@@ -29,6 +29,8 @@ pub struct ControlEdit {
     pub queue: QueueName,
     /// What is changed.
     pub change: Change,
+    /// Why, for the record of acts.
+    pub why: Option<String>,
 }
 
 /// What is changed.
@@ -92,7 +94,14 @@ pub struct ControlChange {
 impl ControlEdit {
     /// A change to this queue.
     pub fn new(queue: QueueName, change: Change) -> Self {
-        ControlEdit { queue, change }
+        ControlEdit { queue, change, why: None }
+    }
+
+    /// Says why, for the record of acts.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into()).filter(|why| !why.is_empty());
+        self
     }
 
     /// Pauses a queue, or lets it go on.

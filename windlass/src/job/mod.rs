@@ -18,6 +18,7 @@ mod options;
 mod payload;
 mod policies;
 mod record;
+mod retention;
 mod retry;
 mod spec;
 mod state;
@@ -59,6 +60,7 @@ pub use record::{
     ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo,
     LogLine, Outcome, PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions, lease_end_within,
 };
+pub use retention::RetentionPatch;
 pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, RETRY_AFTER_MAX, Random, RetryPolicy};
 pub use spec::JobSpec;
 pub use state::{Event, IllegalTransition, SimpleState, State};

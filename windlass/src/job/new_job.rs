@@ -13,6 +13,7 @@ use super::options::{
 };
 use super::payload::Payload;
 use super::policies::{Policies, PolicyPatch};
+use super::retention::RetentionPatch;
 use super::retry::RetryPolicy;
 use super::spec::JobSpec;
 use super::unique::{Debounce, Unique};
@@ -120,6 +121,13 @@ impl NewJob {
     #[must_use]
     pub fn lifetime(mut self, lifetime: impl Into<Option<Duration>>) -> Self {
         self.patch.lifetime = Some(lifetime.into());
+        self
+    }
+
+    /// How long it is kept after its end, in place of the store's own retention: `RetentionPatch::all(…)`, or by how it ends.
+    #[must_use]
+    pub fn retention(mut self, retention: RetentionPatch) -> Self {
+        self.patch.retention = retention;
         self
     }
 
@@ -296,10 +304,12 @@ impl NewJob {
         let mut options = self.options;
         options.idempotency = idempotency;
         (options.retry, options.timeouts) = policies.resolve(&self.patch, &job_type, &queue);
+        options.retention = policies.retention(&self.patch, &job_type, &queue);
         // Most jobs may run at once, and their options are the default ones.
         options.timeouts.lifetime_from_run_at &= options.run_at.is_some() || options.debounce().is_some();
         options.retry.check()?;
         options.timeouts.check()?;
+        options.retention.check()?;
         check_options(&options)?;
         let count = self.depends_on.len();
         if count > DEPENDENCIES_MAX {

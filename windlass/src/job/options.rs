@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::id::{JobId, shorten};
+use super::retention::RetentionPatch;
 use super::retry::RetryPolicy;
 use super::unique::{Debounce, OnExisting, Until};
 use crate::error::{Error, Result};
@@ -247,6 +248,9 @@ pub struct JobOptions {
     /// The timeouts in force, copied at submission.
     #[serde(skip_serializing_if = "is_default")]
     pub timeouts: Timeouts,
+    /// How long it is kept after its end, as far as that was said, copied at submission.
+    #[serde(skip_serializing_if = "is_default")]
+    pub retention: RetentionPatch,
     /// Its idempotency key, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Idempotency>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::id::{JobType, QueueName};
 use super::options::{Timeouts, WINDOW_DEFAULT};
+use super::retention::RetentionPatch;
 use super::retry::RetryPolicy;
 
 /// Settings that someone made; what is `None` is left to the next in line.
@@ -22,6 +23,8 @@ pub struct PolicyPatch {
     pub lifetime: Option<Option<Duration>>,
     /// How long an idempotency key holds; `Some(None)` for ever.
     pub window: Option<Option<Duration>>,
+    /// How long jobs are kept after their end.
+    pub retention: RetentionPatch,
 }
 
 /// The settings of the system, of queues and of types.
@@ -82,6 +85,11 @@ impl Policies {
     /// How long the idempotency key of such a job holds; `None` for ever.
     pub fn window(&self, own: &PolicyPatch, job_type: &JobType, queue: &QueueName) -> Option<Duration> {
         self.line(own, job_type, queue).find_map(|patch| patch.window).unwrap_or(Some(WINDOW_DEFAULT))
+    }
+
+    /// How long such a job is kept after its end, as far as anybody says: each end by the nearest that names it.
+    pub fn retention(&self, own: &PolicyPatch, job_type: &JobType, queue: &QueueName) -> RetentionPatch {
+        self.line(own, job_type, queue).fold(RetentionPatch::default(), |kept, patch| kept.or(patch.retention))
     }
 
     /// The policy and timeouts in force for a job with these settings of its own.
@@ -160,6 +168,24 @@ mod tests {
         assert_eq!(policies.window(&own, &other, &queue), Some(hour));
         assert_eq!(policies.window(&window(Some(2 * hour)), &mail, &queue), Some(2 * hour));
         assert_eq!(Policies::default().window(&own, &mail, &queue), Some(WINDOW_DEFAULT));
+    }
+
+    #[test]
+    fn o4_each_end_is_kept_as_the_nearest_says_that_names_it() {
+        let day = Duration::from_secs(86_400);
+        let [mail, other] = ["mail", "other"].map(|name| JobType::new(name).expect("name"));
+        let queue = QueueName::default();
+        let kept = |retention| PolicyPatch { retention, ..PolicyPatch::default() };
+        let completed = |kept| RetentionPatch { completed: Some(kept), ..RetentionPatch::default() };
+        let policies = Policies::default()
+            .system(kept(RetentionPatch::all(day)))
+            .queue(queue.clone(), kept(completed(Some(2 * day))))
+            .job_type(mail.clone(), kept(completed(None)));
+        let of_mail = policies.retention(&PolicyPatch::default(), &mail, &queue);
+        assert_eq!((of_mail.completed, of_mail.failed), (Some(None), Some(Some(day))));
+        assert_eq!(policies.retention(&PolicyPatch::default(), &other, &queue).completed, Some(Some(2 * day)));
+        assert_eq!(policies.retention(&kept(completed(Some(day))), &mail, &queue).completed, Some(Some(day)));
+        assert!(Policies::default().retention(&PolicyPatch::default(), &mail, &queue).is_silent());
     }
 
     #[test]

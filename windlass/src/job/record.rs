@@ -35,6 +35,7 @@ const REMARK_BYTES_MAX: usize = 1024;
 ///
 /// Written as JSON it has the members of the HTTP API, but no data that is not JSON.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct JobRecord {
     /// Its identity.
     pub id: JobId,
@@ -564,6 +565,12 @@ impl JobRecord {
     pub fn effective_priority(&self) -> Priority {
         let own = self.spec.priority;
         self.inherited_priority.map_or(own, |inherited| inherited.min(own))
+    }
+
+    /// When it may be removed after its end, where that was said for it (O4): `None` when the store's own retention decides,
+    /// and the last moment of all when it is kept until it is deleted.
+    pub fn prune_at(&self) -> Option<Timestamp> {
+        self.spec.options.retention.prune_at(self.state, self.completed_at?)
     }
 
     /// The order in which SCHEDULED jobs of one queue are claimed (D5); `sequence` counts submissions.

@@ -155,7 +155,17 @@ impl Retention {
         }
     }
 
-    /// Jobs that ended in `state` at or before this moment may go.
+    /// When a job may be removed after its end: by what was said for it, or else by this; `None` for not before it is deleted.
+    ///
+    /// For a store that looks at each job. One that has an index of ends keeps [`JobRecord::prune_at`] beside it, prunes the
+    /// jobs that have one by that, and only the others by [`horizon`](Self::horizon).
+    pub fn prune_at(&self, job: &JobRecord) -> Option<Timestamp> {
+        let ended = job.completed_at?;
+        let own = job.prune_at().or_else(|| self.of(job.state).map(|kept| ended.plus(kept)));
+        own.filter(|at| *at < Timestamp::MAX)
+    }
+
+    /// Jobs that ended in `state` at or before this moment may go, unless something else was said for them.
     pub fn horizon(&self, state: State, now: Timestamp) -> Option<Timestamp> {
         self.of(state).map(|kept| now.minus(kept))
     }

@@ -143,9 +143,9 @@ impl Tables {
         Ok(answer)
     }
 
-    fn set_paused(&mut self, queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) {
-        if self.queues.insert(queue.clone(), paused).unwrap_or(false) != paused {
-            let (act, wake) = rules::paused(queue, paused, by, now);
+    fn set_paused(&mut self, edit: &ControlEdit, paused: bool, by: Option<&str>, now: Timestamp) {
+        if self.queues.insert(edit.queue.clone(), paused).unwrap_or(false) != paused {
+            let (act, wake) = rules::paused(edit, paused, by, now);
             self.record_act(act);
             self.wakes.push(wake);
         }
@@ -270,7 +270,7 @@ impl Store for MapStore {
         let Change::Pause(paused) = edit.change else {
             return Err(Error::invalid("control", "this store has no flow control"));
         };
-        self.with(|tables, now| tables.set_paused(&edit.queue, paused, by, now));
+        self.with(|tables, now| tables.set_paused(edit, paused, by, now));
         Ok(None)
     }
 

@@ -58,10 +58,7 @@ impl Tables {
     }
 
     fn prune(&mut self, retention: &Retention, limit: usize, now: Timestamp) -> usize {
-        let is_over = |job: &JobRecord| {
-            let horizon = retention.horizon(job.state, now)?;
-            job.completed_at.filter(|at| *at <= horizon)
-        };
+        let is_over = |job: &JobRecord| retention.prune_at(job).filter(|at| *at <= now);
         let gone: Vec<JobId> =
             self.earliest(usize::MAX, is_over).into_iter().filter(|id| !self.is_needed(*id)).take(limit).collect();
         gone.iter().for_each(|id| self.remove(*id));

@@ -78,35 +78,33 @@ impl Fixed {
     /// `lost` is left at 0: only `lost = free` reads it, and the model runs under the default policy.
     pub(crate) fn record(&self, key: &JobKey) -> JobRecord {
         let version = u64::from(key.lease_version);
-        JobRecord {
-            id: self.id,
-            spec: Arc::clone(&self.spec),
-            state: key.state,
-            attempt: key.attempt.into(),
-            failures: key.failures.into(),
-            lost: 0,
-            generation: key.generation.into(),
-            position: NOW,
-            inherited_priority: None,
-            created_at: NOW,
-            updated_at: NOW,
-            scheduled_at: None,
-            started_at: key.lease.map(|_| NOW),
-            completed_at: key.state.is_terminal().then_some(NOW),
-            run_at: key.run_in.map(moment),
-            deadline: key.lives_for.map(moment),
-            lease: key.lease.map(|left| LeaseInfo { version, expires_at: moment(left), worker: self.worker.clone() }),
-            lease_version: version,
-            cancel: key.cancel_asked.then_some(CancelAsked { by: None, message: None, at: NOW }),
-            failure: None,
-            result: None,
-            progress: None,
-            checkpoint: None,
-            workflow_id: None,
-            firing: None,
-            spawned_by: None,
-            reason: key.reason.map(Reason::of),
-        }
+        let mut record = JobRecord::submitted(self.id, Arc::clone(&self.spec), NOW);
+        record.state = key.state;
+        record.attempt = key.attempt.into();
+        record.failures = key.failures.into();
+        record.lost = 0;
+        record.generation = key.generation.into();
+        record.position = NOW;
+        record.inherited_priority = None;
+        record.updated_at = NOW;
+        record.scheduled_at = None;
+        record.started_at = key.lease.map(|_| NOW);
+        record.completed_at = key.state.is_terminal().then_some(NOW);
+        record.run_at = key.run_in.map(moment);
+        record.deadline = key.lives_for.map(moment);
+        record.lease =
+            key.lease.map(|left| LeaseInfo { version, expires_at: moment(left), worker: self.worker.clone() });
+        record.lease_version = version;
+        record.cancel = key.cancel_asked.then_some(CancelAsked { by: None, message: None, at: NOW });
+        record.failure = None;
+        record.result = None;
+        record.progress = None;
+        record.checkpoint = None;
+        record.workflow_id = None;
+        record.firing = None;
+        record.spawned_by = None;
+        record.reason = key.reason.map(Reason::of);
+        record
     }
 }
 

@@ -13,7 +13,7 @@ const SQLITE: &[(&str, &str, &str)] = &[
         "windlass_done",
         "seq lane state ended deadline attempt failures lost generation version position scheduled_at started_at updated_at \
          outcome token worker reason result_type result",
-        "priority flags fingerprint: follow from the job",
+        "priority flags fingerprint prune_at: follow from the job",
     ),
     ("windlass_edge", "parent seq kind open", ""),
     ("windlass_gate", "queue name gate", "owner: follows from the gate"),
@@ -77,7 +77,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "done",
         "seq lane state completed_at version attempt failures lost generation scheduled_at started_at failed_at token worker \
          failure reason result_type result",
-        "fingerprint: follows from the job",
+        "fingerprint prune_at: follow from the job",
     ),
     ("edge", "child parent kind open", ""),
     (
@@ -98,7 +98,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "leased",
         "seq lane token version expires_at deadline attempt failures lost generation scheduled_at started_at failed_at failure \
          worker cancel",
-        "priority slow visibility lease_max strand: follow from the job, of a queue that is not controlled",
+        "priority slow visibility lease_max kept strand: follow from the job, of a queue that is not controlled",
     ),
     ("log", "seq version at text", "line: numbered anew, in the same order"),
     ("mark", "", "name value seq: follow from the job"),
@@ -121,7 +121,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "ready",
         "seq lane state due deadline version attempt failures lost generation scheduled_at updated_at started_at failed_at \
          failure",
-        "priority slow visibility lease_max: follow from the job",
+        "priority slow visibility lease_max kept: follow from the job",
     ),
     ("sample", "step at data", ""),
     ("schedule", "name next_at paused record", ""),

@@ -31,8 +31,10 @@ async fn fill(database: &tokio_postgres::Client, schema: &str) {
              failures, lost, generation)
          select seq, lane, priority, 2, false, seq, deadline, visibility, 0, 0, 0, 0, 0
          from {schema}.job where seq % 2 = 0;
-         insert into {schema}.done (seq, lane, state, completed_at, version, attempt, failures, lost, generation, fingerprint)
-         select seq, lane, case seq % 20 when 1 then 6 else 5 end, seq, 1, 1, 0, 0, 0, case seq % 20 when 1 then seq % 7 end
+         insert into {schema}.done (seq, lane, state, completed_at, version, attempt, failures, lost, generation, fingerprint,
+             prune_at)
+         select seq, lane, case seq % 20 when 1 then 6 else 5 end, seq, 1, 1, 0, 0, 0, case seq % 20 when 1 then seq % 7 end,
+             case when seq % 8 = 3 then 8000000000000000 + seq end
          from {schema}.job where seq % 2 = 1;
          insert into {schema}.leased (seq, lane, priority, slow, token, version, expires_at, visibility, attempt,
              failures, lost, generation, scheduled_at, started_at, worker)

@@ -146,11 +146,13 @@ async fn o2_who_did_what_and_when_is_recorded(bench: Bench) {
     };
     bench.store.operate(&nobody).await.expect("operate");
     bench.try_act(id, CANCEL).await.expect_err("it has ended");
-    bench.store.control(&ControlEdit::pause(queue("mail"), true), Some("bob")).await.expect("pause");
+    let pause = ControlEdit::pause(queue("mail"), true).because("the server is down");
+    bench.store.control(&pause, Some("bob")).await.expect("pause");
     let acts = bench.acts().await;
     let words: Vec<_> = acts.iter().map(|act| (act.act.as_str(), act.by.as_deref(), act.changed)).collect();
     assert_eq!(words, [("pause", Some("bob"), 1), ("cancel", None, 1), ("edit", Some("ada"), 1)]);
-    assert_eq!((acts[2].why.as_deref(), acts[1].why.as_deref()), (Some("reasons"), None));
+    let whys: Vec<_> = acts.iter().map(|act| act.why.as_deref()).collect();
+    assert_eq!(whys, [Some("the server is down"), None, Some("reasons")]);
     assert_eq!((acts[1].at, acts[2].at), (bench.now(), bench.now().minus(SECOND)));
     assert!(acts[0].target.contains("mail") && acts[2].target.contains(&id.to_string()), "{acts:?}");
 }

@@ -14,7 +14,8 @@ impl Tables {
         }
         let sizes = [
             ("ids", self.ids.len(), self.jobs.len()),
-            ("ended", self.ended.len(), self.in_state(State::is_terminal)),
+            ("ended", self.ended.len() + self.ended_own.len(), self.in_state(State::is_terminal)),
+            ("prunes", self.prunes.len(), self.ended_own.len()),
             ("leases", self.leases.len(), self.in_state(|state| state == State::Running)),
             ("due", self.due.len(), self.in_state(|state| matches!(state, State::Delayed | State::Retrying))),
             (

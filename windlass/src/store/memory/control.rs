@@ -44,7 +44,7 @@ impl Tables {
         now: Timestamp,
     ) -> Result<Option<ControlRecord>> {
         if let Change::Pause(paused) = edit.change {
-            self.set_paused(&edit.queue, paused, by, now);
+            self.set_paused(edit, paused, by, now);
         }
         let known = self.controlled(&edit.queue);
         let stored = known.map(|known| known.record.clone());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::read::sequence;
 use super::tables::{SCAN_MAX, Tables};
 use crate::error::Result;
-use crate::job::{JobId, QueueName};
+use crate::flow::ControlEdit;
+use crate::job::JobId;
 use crate::store::answer::Operated;
 use crate::store::request::{Act, Cursor, Filter, Operation, PAGE_MAX, Target};
 use crate::store::rewrite::{Part, Rewrite};
@@ -87,13 +88,13 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn set_paused(&mut self, queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) {
-        let entry = self.queues.entry(queue.clone()).or_default();
+    pub(super) fn set_paused(&mut self, edit: &ControlEdit, paused: bool, by: Option<&str>, now: Timestamp) {
+        let entry = self.queues.entry(edit.queue.clone()).or_default();
         if entry.paused == paused {
             return;
         }
         entry.paused = paused;
-        let (act, hint) = rules::paused(queue, paused, by, now);
+        let (act, hint) = rules::paused(edit, paused, by, now);
         self.record_act(act);
         self.hint(hint);
     }

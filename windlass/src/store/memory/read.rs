@@ -158,12 +158,14 @@ impl Tables {
         let mut ends = Vec::new();
         for state in State::ALL.into_iter().filter(|state| state.is_terminal()) {
             let Some(from) = ends_from else { break };
-            let newest = self.ended.range((state, from, Sequence::MIN)..=(state, Timestamp::MAX, Sequence::MAX)).rev();
-            ends.extend(newest.take(ENDS_MAX).map(|(state, at, sequence)| {
-                let job = &self.stored(*sequence).entry.job;
-                let names = (job.spec.queue.clone(), job.spec.job_type.clone());
-                EndRecord::new(names, *state, job.scheduled_at, job.started_at, *at)
-            }));
+            for index in [&self.ended, &self.ended_own] {
+                let newest = index.range((state, from, Sequence::MIN)..=(state, Timestamp::MAX, Sequence::MAX)).rev();
+                ends.extend(newest.take(ENDS_MAX).map(|(state, at, sequence)| {
+                    let job = &self.stored(*sequence).entry.job;
+                    let names = (job.spec.queue.clone(), job.spec.job_type.clone());
+                    EndRecord::new(names, *state, job.scheduled_at, job.started_at, *at)
+                }));
+            }
         }
         Observation { now, lanes, ends: newest_ends(ends) }
     }

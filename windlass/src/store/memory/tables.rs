@@ -108,8 +108,12 @@ pub(super) struct Tables {
     pub(super) leases: BTreeSet<(Timestamp, Sequence)>,
     /// Unfinished jobs by the end of their lifetime.
     pub(super) deadlines: BTreeSet<(Timestamp, Sequence)>,
-    /// Ended jobs by their state and when they ended.
+    /// Ended jobs by their state and when they ended: those that the store's own retention removes, and those for which
+    /// something else was said.
     pub(super) ended: BTreeSet<(State, Timestamp, Sequence)>,
+    pub(super) ended_own: BTreeSet<(State, Timestamp, Sequence)>,
+    /// The latter by the moment they may go.
+    pub(super) prunes: BTreeSet<(Timestamp, Sequence)>,
     pub(super) edges: Edges,
     pub(super) keys: HashMap<ScopedKey, Key>,
     /// Keys by the moment at which upkeep looks at them.
@@ -140,6 +144,7 @@ struct Places {
     due: Option<Timestamp>,
     lease: Option<Timestamp>,
     deadline: Option<Timestamp>,
+    prune: Option<Timestamp>,
 }
 
 impl Places {
@@ -152,6 +157,7 @@ impl Places {
             due: job.run_at.filter(|_| waits_for_time),
             lease: job.lease.as_ref().map(|lease| lease.expires_at),
             deadline: job.deadline.filter(|_| !job.state.is_terminal()),
+            prune: job.prune_at(),
         }
     }
 }
@@ -166,6 +172,8 @@ impl Tables {
             leases: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             ended: BTreeSet::new(),
+            ended_own: BTreeSet::new(),
+            prunes: BTreeSet::new(),
             edges: Edges::default(),
             keys: HashMap::new(),
             key_looks: BTreeSet::new(),
@@ -252,6 +260,7 @@ impl Tables {
         move_time(&mut self.due, sequence, times(|places| places.due));
         move_time(&mut self.leases, sequence, times(|places| places.lease));
         move_time(&mut self.deadlines, sequence, times(|places| places.deadline));
+        move_time(&mut self.prunes, sequence, times(|places| places.prune));
     }
 
     fn place_state(
@@ -264,7 +273,7 @@ impl Tables {
             return;
         }
         let job = &self.jobs.get(&sequence).expect("a job is placed while it exists").entry.job;
-        let workflow = job.workflow_id;
+        let (workflow, kept) = (job.workflow_id, job.spec.options.retention);
         if !self.queues.contains_key(&job.spec.queue) {
             self.queues.insert(job.spec.queue.clone(), Queue::default());
         }
@@ -290,7 +299,8 @@ impl Tables {
             }
             if state.is_terminal() {
                 let ended = (state, at, sequence);
-                let _ = if step > 0 { self.ended.insert(ended) } else { self.ended.remove(&ended) };
+                let index = if kept.of(state).is_some() { &mut self.ended_own } else { &mut self.ended };
+                let _ = if step > 0 { index.insert(ended) } else { index.remove(&ended) };
             }
         }
         if let Some(workflow) = self.workflow_of(workflow) {

@@ -59,6 +59,8 @@ impl Tables {
             let free = ended.map(|(_, _, sequence)| *sequence).filter(|sequence| !self.is_needed(*sequence));
             gone.extend(free.take(limit - gone.len()));
         }
+        let own = self.prunes.range(..=(now, Sequence::MAX)).map(|(_, sequence)| *sequence);
+        gone.extend(own.filter(|sequence| !self.is_needed(*sequence)).take(limit - gone.len()));
         let looks = limit - gone.len();
         let mut pruned = gone.len();
         for sequence in gone {

@@ -302,6 +302,7 @@ pub(super) fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, V
         "deadline": micros(job.deadline),
         "visibility": job_rows::micros(job.spec.options.timeouts.visibility),
         "lease_max": job.spec.options.timeouts.stored_lease_max(),
+        "kept": job.spec.options.retention.stored(),
         "version": job.lease_version,
         "attempt": job.attempt,
         "failures": job.failures,
@@ -349,6 +350,7 @@ pub(super) fn narrow(entry: &Entry, note: &Note, tokens: &TokenKey) -> (usize, V
             set("token", json!(completed_by.map(|(token, _)| tokens.stored(*token))));
             set("worker", json!(completed_by.map(|(_, worker)| worker.as_str())));
             set("reason", json!(job.reason.as_ref().map(job_rows::json)));
+            set("prune_at", json!(micros(job.prune_at())));
             set("fingerprint", json!(job.fault().map(Fingerprint::number)));
             set("result_type", json!(job.result.as_ref().and_then(|result| result.stored_content_type())));
             set("result", json!(job.result.as_ref().map(|result| hexadecimal(result.as_bytes()))));

@@ -176,6 +176,7 @@ pub(super) struct Columns<'s> {
     lifetimes: Vec<Option<i64>>,
     visibilities: Vec<i64>,
     lease_maxima: Vec<Option<i64>>,
+    kept: Vec<Option<String>>,
     content_types: Vec<Option<&'s str>>,
     options: Vec<String>,
     slow: Vec<bool>,
@@ -234,6 +235,7 @@ impl<'s> Columns<'s> {
         self.lifetimes.push(lifetime);
         self.visibilities.push(job_rows::micros(spec.options.timeouts.visibility));
         self.lease_maxima.push(spec.options.timeouts.stored_lease_max());
+        self.kept.push(spec.options.retention.stored().map(array_text));
         self.content_types.push(spec.payload.stored_content_type());
         self.options.push(options);
         self.slow.push(spec.options.callback_url.is_some());
@@ -256,7 +258,7 @@ impl<'s> Columns<'s> {
     }
 
     /// What jobs of one kind carry, with what they have in common.
-    fn with_alike<'p>(&'p self, time: &'p Option<i64>, carried: [Parameter<'p>; 3]) -> [Parameter<'p>; 15] {
+    fn with_alike<'p>(&'p self, time: &'p Option<i64>, carried: [Parameter<'p>; 3]) -> [Parameter<'p>; 16] {
         let [rests, masks, payloads] = carried;
         [
             time,
@@ -274,10 +276,11 @@ impl<'s> Columns<'s> {
             &self.slow[0],
             &self.beyond,
             &self.lease_maxima[0],
+            &self.kept[0],
         ]
     }
 
-    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 16] {
+    pub(super) fn with<'p>(&'p self, time: &'p Option<i64>) -> [Parameter<'p>; 17] {
         [
             time,
             &self.rests,
@@ -295,6 +298,7 @@ impl<'s> Columns<'s> {
             &self.slow,
             &self.beyond,
             &self.lease_maxima,
+            &self.kept,
         ]
     }
 
@@ -315,6 +319,12 @@ impl<'s> Columns<'s> {
         let ids: Option<Vec<JobId>> = self.draws.iter().zip(&self.kinds).map(id).collect();
         Ok(Some((now, ids.ok_or_else(|| job_rows::corrupt("fewer jobs than were stored"))?)))
     }
+}
+
+/// An array as PostgreSQL reads it from text: there are no arrays of arrays of different lengths.
+fn array_text(numbers: [Option<i64>; 4]) -> String {
+    let text = numbers.map(|number| number.map_or_else(|| "null".to_owned(), |number| number.to_string()));
+    format!("{{{}}}", text.join(","))
 }
 
 /// Whether two jobs differ only in what they carry.

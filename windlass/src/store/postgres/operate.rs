@@ -4,7 +4,8 @@ use super::fault::Fault;
 use super::read;
 use super::transaction::Transaction;
 use super::working::Working;
-use crate::job::{JobId, QueueName};
+use crate::flow::ControlEdit;
+use crate::job::JobId;
 use crate::store::answer::Operated;
 use crate::store::request::{Cursor, Filter, Operation, PAGE_MAX, Target};
 use crate::store::rules;
@@ -80,12 +81,12 @@ impl Transaction<'_> {
     }
 
     /// Pauses or resumes a queue, which is made if there is none.
-    pub(super) async fn set_paused(&mut self, queue: &QueueName, paused: bool, by: Option<&str>) -> Result<(), Fault> {
-        let name = queue.as_str();
+    pub(super) async fn set_paused(&mut self, edit: &ControlEdit, paused: bool, by: Option<&str>) -> Result<(), Fault> {
+        let name = edit.queue.as_str();
         self.link.execute(include_str!("sql/add_queue.sql"), &[&vec![name]]).await?;
         let changed = self.link.execute(include_str!("sql/set_paused.sql"), &[&name, &paused]).await?;
         if changed > 0 {
-            let (act, hint) = rules::paused(queue, paused, by, self.now);
+            let (act, hint) = rules::paused(edit, paused, by, self.now);
             self.add_act(&act).await?;
             self.hints.push(hint);
         }

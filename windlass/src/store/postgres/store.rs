@@ -136,7 +136,7 @@ impl Store for PostgresStore {
         };
         retrying("pause or resume a queue", || async {
             let mut tx = self.inner.transaction(Caller::Worker).await?;
-            let set = tx.set_paused(&edit.queue, paused, by).await;
+            let set = tx.set_paused(edit, paused, by).await;
             tx.finish(set).await
         })
         .await?;

@@ -63,12 +63,22 @@ impl Inner {
         let live = job_rows::micros(WORKER_LIVE);
         let (states, kept) = horizons(&request.retention);
         let (ends, events) = (from.ends.to_vec(), self.progress.events(self.moment()));
-        let parameters: [Parameter<'_>; 9] =
-            [&self.given_time(), &live, &states, &kept, &EVENTS_KEPT, &ends, &events, &by_lane, &from.leases];
+        let parameters: [Parameter<'_>; 10] = [
+            &self.given_time(),
+            &live,
+            &states,
+            &kept,
+            &EVENTS_KEPT,
+            &ends,
+            &events,
+            &by_lane,
+            &from.leases,
+            &from.own,
+        ];
         let rows = link.query(include_str!("sql/has_upkeep.sql"), &parameters).await?;
         let row = rows.first().ok_or_else(|| job_rows::corrupt("no answer"))?;
         let now: i64 = row.get("now");
-        let mut until = DueFrom { leases: now, ..DueFrom::default() };
+        let mut until = DueFrom { leases: now, own: now, ..DueFrom::default() };
         for (state, kept) in states.into_iter().zip(kept) {
             until.set_end(state, now - kept);
         }
@@ -198,11 +208,23 @@ impl Transaction<'_> {
         if rows.len() >= limit {
             until.set_removed(rows.iter().map(|row| (row.get("state"), row.get("completed_at"))));
         }
+        self.prune_rows(&rows).await?;
+        let left = limit - rows.len().min(limit);
+        let own = self.link.query(include_str!("sql/list_prunable_own.sql"), &[&now, &many(left), &from.own]).await?;
+        if own.len() >= left {
+            until.own = own.last().map_or(from.own, |row| row.get("prune_at"));
+        }
+        self.prune_rows(&own).await?;
+        let jobs = rows.len() + own.len();
+        Ok(jobs + self.prune_keys(limit - jobs.min(limit)).await?)
+    }
+
+    /// Removes ended jobs: each its sequence, its lane and its state.
+    async fn prune_rows(&mut self, rows: &[Row]) -> Result<(), Fault> {
         let seqs: Vec<i64> = rows.iter().map(|row| row.get("seq")).collect();
         self.delete_jobs(&seqs).await?;
         let events = rows.iter().flat_map(|row| EventRow::removed(row.get("lane"), row.get("state")));
-        self.add_events(&events.collect::<Vec<_>>()).await?;
-        Ok(rows.len() + self.prune_keys(limit - rows.len().min(limit)).await?)
+        self.add_events(&events.collect::<Vec<_>>()).await
     }
 
     /// Looks at the idempotency keys that are due, and forgets those that are over; gives how many.

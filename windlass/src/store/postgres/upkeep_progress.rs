@@ -20,7 +20,7 @@ const ENDS: usize = 4;
 /// Upkeep's progress in this process.
 #[derive(Debug, Default)]
 pub(super) struct UpkeepProgress {
-    due: Mutex<Cursor<{ ENDS + 1 }>>,
+    due: Mutex<Cursor<{ ENDS + 2 }>>,
     events: Mutex<Cursor<1>>,
     looked_by_lane: Mutex<Option<Instant>>,
 }
@@ -32,12 +32,14 @@ pub(super) struct DueFrom {
     pub(super) ends: [i64; ENDS],
     /// No lease is left that expired before.
     pub(super) leases: i64,
+    /// No job is left whose own retention ended before.
+    pub(super) own: i64,
 }
 
 impl DueFrom {
-    fn floor(&self) -> [i64; ENDS + 1] {
+    fn floor(&self) -> [i64; ENDS + 2] {
         let [completed, failed, dead_letter, cancelled] = self.ends;
-        [completed, failed, dead_letter, cancelled, self.leases]
+        [completed, failed, dead_letter, cancelled, self.leases, self.own]
     }
 
     /// Notes that jobs that ended in a state are done with up to a moment.
@@ -68,8 +70,9 @@ impl UpkeepProgress {
 
     /// Where to begin to look for what is due.
     pub(super) fn begin(&self, now: Moment) -> DueFrom {
-        let [completed, failed, dead_letter, cancelled, leases] = locked(&self.due).begin(now, FULL_SCAN_EVERY_MAX);
-        DueFrom { ends: [completed, failed, dead_letter, cancelled], leases }
+        let [completed, failed, dead_letter, cancelled, leases, own] =
+            locked(&self.due).begin(now, FULL_SCAN_EVERY_MAX);
+        DueFrom { ends: [completed, failed, dead_letter, cancelled], leases, own }
     }
 
     /// Notes what a look from there cost, and up to where it left nothing.
@@ -114,10 +117,10 @@ mod tests {
     #[test]
     fn a_step_that_left_something_raises_no_floor_over_it() {
         let (completed, failed) = (i16::from(State::Completed.number()), i16::from(State::Failed.number()));
-        let mut until = DueFrom { ends: [90; 4], leases: 80 };
+        let mut until = DueFrom { ends: [90; 4], leases: 80, own: 70 };
         until.set_removed([(completed, 3), (completed, 5), (failed, 4)].into_iter());
         assert_eq!(until.ends, [5, 4, 0, 0], "two states were reached, two were not");
-        assert_eq!(until.leases, 80, "leases are another matter");
+        assert_eq!((until.leases, until.own), (80, 70), "leases and other retentions are another matter");
     }
 
     #[test]
@@ -126,7 +129,7 @@ mod tests {
         let begun = Duration::from_secs(1000);
         let first = progress.begin(begun);
         assert_eq!(first, DueFrom::default(), "the first look is a full one");
-        let until = DueFrom { ends: [90; 4], leases: 80 };
+        let until = DueFrom { ends: [90; 4], leases: 80, own: 70 };
         progress.end(begun, &first, slow, &until);
         let last = begun + FULL_SCAN_EVERY_MAX - Duration::from_micros(1);
         assert_eq!(progress.begin(last), until, "a job that was kept because another needed it is not seen");

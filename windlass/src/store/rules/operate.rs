@@ -9,7 +9,8 @@ use super::requeue::requeue;
 use super::set::WorkingSet;
 use crate::clock::Absence;
 use crate::error::Error;
-use crate::job::{CancelAsked, CancelVerdict, JobId, Outcome, QueueName, Verdict};
+use crate::flow::ControlEdit;
+use crate::job::{CancelAsked, CancelVerdict, JobId, Outcome, Verdict};
 use crate::store::answer::{ActRecord, Wake, describe};
 use crate::store::request::{Act, Edit, Operation, Target};
 use crate::time::Timestamp;
@@ -82,9 +83,10 @@ pub fn leap(leap: i64, skew: i64, now: Timestamp) -> ActRecord {
 /// What is recorded of a queue that was paused or resumed, and the hint to send with it (O3).
 ///
 /// That of a resume says that the queue may have a job to claim; whether it has is for the claim to find out.
-pub fn paused(queue: &QueueName, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Wake) {
+pub fn paused(edit: &ControlEdit, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Wake) {
+    let (queue, why) = (&edit.queue, edit.why.clone());
     let (act, target) = (if paused { "pause" } else { "resume" }.to_owned(), format!("queue {queue}"));
-    let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why: None };
+    let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why };
     (act, if paused { Wake::Paused(queue.clone()) } else { Wake::Scheduled(queue.clone()) })
 }
 

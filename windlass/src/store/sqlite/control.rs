@@ -44,7 +44,7 @@ impl Transaction<'_> {
         let queue = &edit.queue;
         let stored = self.controlled(queue)?;
         if let Change::Pause(paused) = edit.change {
-            self.set_paused(queue, paused, by)?;
+            self.set_paused(edit, paused, by)?;
             return Ok(stored);
         }
         let gate = match edit.gate() {

@@ -4,8 +4,17 @@ use rusqlite::Row as SqlRow;
 
 use super::columns::{outcome_of, time, uuid};
 use super::fault::Answer;
-use super::job_rows::{Closed, Entry, Hot};
-use crate::job::{AttemptRecord, JobRecord, LeaseInfo, LeaseToken, WorkerId};
+use super::job_rows::{Closed, Entry, FLAG_CALLBACK, Hot};
+use crate::job::{AttemptRecord, JobOptions, JobRecord, LeaseInfo, LeaseToken, WorkerId};
+
+/// The job is kept after its end as was said for it, so its end is written with a moment to go.
+const FLAG_KEPT: i64 = 8;
+
+/// The flags that follow from what was submitted.
+pub(super) fn flags_of(options: &JobOptions) -> i64 {
+    let callback = if options.callback_url.is_some() { FLAG_CALLBACK } else { 0 };
+    callback | if options.retention.is_silent() { 0 } else { FLAG_KEPT }
+}
 
 impl Entry {
     /// Takes over what every place keeps.

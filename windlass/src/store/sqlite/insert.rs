@@ -6,10 +6,11 @@ use rusqlite::params;
 use uuid::Uuid;
 
 use super::columns::{dependencies, text};
+use super::entry::flags_of;
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::insert_batch::PlainJob;
-use super::job_rows::{Entry, FLAG_CALLBACK, Place};
+use super::job_rows::{Entry, Place};
 use super::transaction::Transaction;
 use crate::job::{Idempotency, JobId, JobOptions, JobRecord, JobSpec, OnExisting, Priority, State, Timeouts, Until};
 use crate::store::answer::{Inserted, InsertedJob};
@@ -129,7 +130,7 @@ impl Transaction<'_> {
         let lane = self.lane_of(spec)?;
         let first_at = job.run_at.map(Timestamp::as_micros);
         self.write_submitted(seq, lane, first_at, *depth, job)?;
-        let flags = if spec.options.callback_url.is_some() { FLAG_CALLBACK } else { 0 };
+        let flags = flags_of(&spec.options);
         let row = Entry {
             seq,
             lane,

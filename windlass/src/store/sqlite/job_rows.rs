@@ -582,6 +582,7 @@ impl Transaction<'_> {
                 job.fault().map(Fingerprint::number),
                 job.result.as_ref().and_then(Payload::stored_content_type),
                 job.result.as_ref().map(|result| result.as_bytes().as_ref()),
+                job.prune_at().map(Timestamp::as_micros),
             ],
         )?;
         entry.place = Place::Done { state: entry.job.state, ended };

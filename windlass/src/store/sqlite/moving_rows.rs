@@ -4,8 +4,9 @@ use rusqlite::{OptionalExtension, params};
 use uuid::Uuid;
 
 use super::columns::{json, kind_number, outcome_of, read_version, stored_version, text, time, uuid};
+use super::entry::flags_of;
 use super::fault::{Answer, Fault};
-use super::job_rows::{Closed, Entry, FLAG_CALLBACK, Place};
+use super::job_rows::{Closed, Entry, Place};
 use super::transaction::Transaction;
 use crate::flow::GateName;
 use crate::job::{AttemptId, AttemptRecord, JobId, JobRecord, LeaseToken, State, WorkerId, WorkflowId};
@@ -215,7 +216,7 @@ impl Transaction<'_> {
             stands_in: lane,
             first_at: first_at.unwrap_or(job.created_at.as_micros()),
             depth: *depth,
-            flags: if job.spec.options.callback_url.is_some() { FLAG_CALLBACK } else { 0 },
+            flags: flags_of(&job.spec.options),
             place: Place::Pending,
             job: job.clone(),
             token: *token,

@@ -6,7 +6,7 @@ use super::fault::{Answer, Fault};
 use super::job_rows::{Entry, FLAG_NOTE};
 use super::list::{Way, place};
 use super::transaction::Transaction;
-use crate::job::QueueName;
+use crate::flow::ControlEdit;
 use crate::store::answer::Operated;
 use crate::store::request::{Act, Operation, PAGE_MAX, Target};
 use crate::store::rules;
@@ -88,7 +88,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    pub(super) fn set_paused(&mut self, queue: &QueueName, paused: bool, by: Option<&str>) -> Answer<()> {
+    pub(super) fn set_paused(&mut self, edit: &ControlEdit, paused: bool, by: Option<&str>) -> Answer<()> {
+        let queue = &edit.queue;
         let mut statement = self.statement(include_str!("sql/is_paused.sql"))?;
         let before: Option<bool> = statement.query_row([queue.as_str()], |row| row.get(0)).optional()?;
         if before != Some(paused) {
@@ -97,7 +98,7 @@ impl Transaction<'_> {
         if before.unwrap_or(false) == paused {
             return Ok(());
         }
-        let (act, hint) = rules::paused(queue, paused, by, self.now);
+        let (act, hint) = rules::paused(edit, paused, by, self.now);
         self.hint(hint);
         self.record_act(&act)
     }

@@ -4,6 +4,7 @@
 use rusqlite::params;
 use uuid::Uuid;
 
+use super::columns::state;
 use super::fault::{Answer, Fault};
 use super::insert::until;
 use super::lease_ranges;
@@ -32,7 +33,28 @@ impl Transaction<'_> {
                 pruned += self.prune_state(state, horizon, limit - pruned)?;
             }
         }
+        pruned += self.prune_own(limit - pruned)?;
         Ok(pruned + self.prune_keys(limit - pruned)?)
+    }
+
+    /// Removes jobs whose own retention is over, but for those that an unfinished one depends on.
+    fn prune_own(&mut self, limit: usize) -> Answer<usize> {
+        let looks = i64::try_from(limit.saturating_mul(LOOKS)).unwrap_or(i64::MAX);
+        let mut statement = self.statement(include_str!("sql/list_prunable_own.sql"))?;
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get("state")?, row.get("seq")?, row.get("lane")?));
+        let over = statement.query_map([self.now.as_micros(), looks], read)?;
+        let over: Vec<(u8, i64, i64)> = over.collect::<rusqlite::Result<_>>()?;
+        drop(statement);
+        let mut pruned = 0;
+        for some in over.chunks(limit.max(1)) {
+            let mut some = some[..some.len().min(limit - pruned)].to_vec();
+            some.sort_unstable();
+            for run in some.chunk_by(|one, next| one.0 == next.0 && lease_ranges::follows(one.1, next.1)) {
+                let places: Vec<(i64, i64)> = run.iter().map(|(_, seq, lane)| (*seq, *lane)).collect();
+                pruned += self.prune_run(&places, state(run[0].0)?)?;
+            }
+        }
+        Ok(pruned)
     }
 
     /// Looks at the idempotency keys that are due, and forgets those that are over; gives how many.

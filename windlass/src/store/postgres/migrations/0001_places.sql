@@ -1,6 +1,7 @@
 -- The narrow rows: a job stands in exactly one of these four tables. What columns may hold is not told by checks, which
 -- every statement would read anew: `store check` looks.
--- due is the position of a SCHEDULED job, and run_at while that lies ahead.
+-- due is the position of a SCHEDULED job, and run_at while that lies ahead. kept: how long it is kept after its end, by terminal
+-- state; null where the store's own retention decides.
 create table windlass.ready (
     seq bigint primary key,
     lane int not null,
@@ -11,6 +12,7 @@ create table windlass.ready (
     deadline bigint,
     visibility bigint not null,
     lease_max bigint,
+    kept bigint[],
     version bigint not null,
     attempt int not null,
     failures int not null,
@@ -44,6 +46,7 @@ create table windlass.leased (
     deadline bigint,
     visibility bigint not null,
     lease_max bigint,
+    kept bigint[],
     attempt int not null,
     failures int not null,
     lost int not null,
@@ -99,9 +102,14 @@ create table windlass.done (
     reason text,
     fingerprint bigint,
     result_type text,
-    result bytea
+    result bytea,
+    prune_at bigint
 );
-create index done_end on windlass.done (state, completed_at);
+-- prune_at: from when on it may be removed, where that was said for it. Such jobs have indexes of their own: the store's own
+-- retention would else walk over all that are kept longer.
+create index done_end on windlass.done (state, completed_at) where prune_at is null;
+create index done_end_own on windlass.done (state, completed_at) where prune_at is not null;
+create index done_prune on windlass.done (prune_at) where prune_at is not null;
 create index done_dead on windlass.done (state, seq) where state <> 5;
 -- fingerprint is the fault of a FAILED or DEAD_LETTER job. Groups are counted from this index as far as its pages are settled.
 create index done_fault on windlass.done (fingerprint, seq, lane, completed_at) where fingerprint is not null;

@@ -45,7 +45,7 @@ taken as (
     delete from windlass.ready
     where ctid = any(array(select spot from pick))
     returning
-        seq, lane, priority, slow, due, deadline, visibility, lease_max, version + 1 as version,
+        seq, lane, priority, slow, due, deadline, visibility, lease_max, kept, version + 1 as version,
         attempt + 1 as attempt, failures, lost, generation, failed_at, failure,
         least(
             (select now from clock) + least(coalesce($3::bigint, visibility), coalesce(lease_max, 1810000000)),
@@ -53,11 +53,11 @@ taken as (
 ),
 held as (
     insert into windlass.leased
-        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, lease_max, attempt, failures, lost,
+        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, lease_max, kept, attempt, failures, lost,
         generation, scheduled_at, started_at, failed_at, failure, worker)
     select
         t.seq, t.lane, t.priority, t.slow, $10::uuid, t.version, t.expires_at, t.deadline, t.visibility,
-        t.lease_max, t.attempt, t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text
+        t.lease_max, t.kept, t.attempt, t.failures, t.lost, t.generation, t.due, (select now from clock), t.failed_at, t.failure, $2::text
     from taken t
 )
 select

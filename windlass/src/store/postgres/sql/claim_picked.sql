@@ -21,17 +21,17 @@ taken as (
     using spots p
     where r.ctid = p.spot
     returning
-        r.seq, p.lane, p.strand, r.priority, r.slow, r.due, r.deadline, r.visibility, r.lease_max, r.version + 1 as version,
+        r.seq, p.lane, p.strand, r.priority, r.slow, r.due, r.deadline, r.visibility, r.lease_max, r.kept, r.version + 1 as version,
         r.attempt + 1 as attempt, r.failures, r.lost, r.generation, r.failed_at, r.failure,
         least($1::bigint + least(coalesce($3::bigint, r.visibility), coalesce(r.lease_max, 1810000000)), r.deadline) as expires_at
 ),
 held as (
     insert into windlass.leased
-        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, lease_max, attempt, failures, lost,
+        (seq, lane, priority, slow, token, version, expires_at, deadline, visibility, lease_max, kept, attempt, failures, lost,
         generation, scheduled_at, started_at, failed_at, failure, worker, strand)
     select
         t.seq, t.lane, t.priority, t.slow, $7::uuid, t.version, t.expires_at, t.deadline, t.visibility,
-        t.lease_max, t.attempt, t.failures, t.lost, t.generation, t.due, $1::bigint, t.failed_at, t.failure, $2::text, t.strand
+        t.lease_max, t.kept, t.attempt, t.failures, t.lost, t.generation, t.due, $1::bigint, t.failed_at, t.failure, $2::text, t.strand
     from taken t
 ),
 missed as (

@@ -11,15 +11,15 @@ gone as (
     where l.seq >= i.seq and l.seq <= i.seq and l.token = i.token and l.expires_at + 0 > (select now from clock)
         and not l.slow
     returning l.seq, l.lane, l.strand, l.version, l.attempt, l.failures, l.lost, l.generation, l.scheduled_at, l.started_at,
-        l.token, l.worker, i.result, i.result_type
+        l.token, l.worker, l.kept, i.result, i.result_type
 ),
 ended as (
     insert into windlass.done
         (seq, lane, state, completed_at, version, attempt, failures, lost, generation, scheduled_at, started_at, token, worker,
-        result_type, result)
+        result_type, result, prune_at)
     select
         g.seq, g.lane, 5, (select now from clock), g.version, g.attempt, g.failures, g.lost, g.generation, g.scheduled_at,
-        g.started_at, g.token, g.worker, g.result_type, g.result
+        g.started_at, g.token, g.worker, g.result_type, g.result, (select now from clock) + g.kept[1]
     from gone g
 ),
 noted as (

@@ -6,7 +6,7 @@
 -- $10 lifetimes; $11 visibility timeouts; $12 content types; $13 options; $14 whether the end needs the slow path. Many
 -- jobs are alike, and taking apart an array costs more than looking into one. $15 the last moment at which one of them
 -- would first run beyond its lifetime, null where none would; $16 how long an attempt may hold its lease in all, null for the
--- standard.
+-- standard; $17 how long it is kept after its end, by terminal state, null where the store's own retention decides.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
@@ -14,7 +14,8 @@ new as materialized (
     select
         i.seq, (lpad(to_hex(i.seq # i.mask), 12, '0') || i.rest)::uuid as id, c.now, i.payload,
         ($6::int[])[i.kind] as lane, ($7::smallint[])[i.kind] as priority, ($14::boolean[])[i.kind] as slow,
-        ($11::bigint[])[i.kind] as visibility, ($16::bigint[])[i.kind] as lease_max, ($12::text[])[i.kind] as content_type, ($13::text[])[i.kind] as options,
+        ($11::bigint[])[i.kind] as visibility, ($16::bigint[])[i.kind] as lease_max, (($17::text[])[i.kind])::bigint[] as kept,
+        ($12::text[])[i.kind] as content_type, ($13::text[])[i.kind] as options,
         c.now + ($10::bigint[])[i.kind] as deadline,
         nullif(greatest(coalesce(c.now + ($8::bigint[])[i.kind], ($9::bigint[])[i.kind]), c.now), c.now) as run_at
     from clock c, (
@@ -33,11 +34,11 @@ stored as (
 ),
 placed as (
     insert into windlass.ready
-        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
         updated_at)
     select
         n.seq, n.lane, n.priority, case when n.run_at is null then 2 else 1 end, n.slow,
-        coalesce(n.run_at, n.now), n.deadline, n.visibility, n.lease_max, 0, 0, 0, 0, 0,
+        coalesce(n.run_at, n.now), n.deadline, n.visibility, n.lease_max, n.kept, 0, 0, 0, 0, 0,
         case when n.run_at is null then null else n.now end
     from new n
 )

@@ -21,11 +21,11 @@ stored as (
 ),
 placed as (
     insert into windlass.ready
-        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
         updated_at)
     select
         s.seq, $5::int, $6::smallint, case when r.run_at is null then 2 else 1 end, $13::boolean,
-        coalesce(r.run_at, s.now), s.deadline, $10::bigint, $15::bigint, 0, 0, 0, 0, 0,
+        coalesce(r.run_at, s.now), s.deadline, $10::bigint, $15::bigint, $16::text::bigint[], 0, 0, 0, 0, 0,
         case when r.run_at is null then null else s.now end
     from stored s
     cross join lateral (

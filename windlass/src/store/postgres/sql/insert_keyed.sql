@@ -1,8 +1,8 @@
 -- Stores jobs some of which have idempotency keys: takes the keys that are free or no longer in force, and stores the
 -- jobs that have none or whose key was taken (rule I2). Gives these. What is not given stands for another job, or
 -- nothing was stored because a job would first run beyond its lifetime.
--- $1 to $16 as in insert; $17 scopes, $18 keys and $19 windows, null where there is none; $20 types; $21 until what a key
--- holds, and $22 after how long upkeep looks at it; $23 jobs whose keys are known to be over: taken if they still stand for
+-- $1 to $17 as in insert; $18 scopes, $19 keys and $20 windows, null where there is none; $21 types; $22 until what a key
+-- holds, and $23 after how long upkeep looks at it; $24 jobs whose keys are known to be over: taken if they still stand for
 -- them.
 -- By key_pkey.
 with clock as materialized (
@@ -15,8 +15,8 @@ wanted as materialized (
     from clock c, (
         select nextval('windlass.seq') as seq, u.*
         from unnest(
-            $2::text[], $3::bigint[], $4::bytea[], $5::int[], $17::text[], $18::text[], $19::bigint[], $20::text[],
-            $21::smallint[], $22::bigint[]
+            $2::text[], $3::bigint[], $4::bytea[], $5::int[], $18::text[], $19::text[], $20::bigint[], $21::text[],
+            $22::smallint[], $23::bigint[]
         ) with ordinality as u(rest, mask, payload, kind, scope, key, window_length, job_type, until, look_after, place)
     ) as i
     where ($15::bigint is null or c.now > $15::bigint)
@@ -33,14 +33,15 @@ taken as (
     on conflict (scope, key) do update
     set job = excluded.job, until = excluded.until, first_at = excluded.first_at, expires_at = excluded.expires_at,
         look_at = excluded.look_at, fingerprint = excluded.fingerprint
-    where k.expires_at <= (select now from clock) or k.job = any($23::uuid[])
+    where k.expires_at <= (select now from clock) or k.job = any($24::uuid[])
     returning k.job
 ),
 new as materialized (
     select
         w.place, w.seq, w.id, w.now, w.payload, w.content_type,
         ($6::int[])[w.kind] as lane, ($7::smallint[])[w.kind] as priority, ($14::boolean[])[w.kind] as slow,
-        ($11::bigint[])[w.kind] as visibility, ($16::bigint[])[w.kind] as lease_max, ($13::text[])[w.kind] as options,
+        ($11::bigint[])[w.kind] as visibility, ($16::bigint[])[w.kind] as lease_max, (($17::text[])[w.kind])::bigint[] as kept,
+        ($13::text[])[w.kind] as options,
         w.now + ($10::bigint[])[w.kind] as deadline,
         nullif(greatest(coalesce(w.now + ($8::bigint[])[w.kind], ($9::bigint[])[w.kind]), w.now), w.now) as run_at
     from wanted w
@@ -54,11 +55,11 @@ stored as (
 ),
 placed as (
     insert into windlass.ready
-        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
         updated_at)
     select
         n.seq, n.lane, n.priority, case when n.run_at is null then 2 else 1 end, n.slow,
-        coalesce(n.run_at, n.now), n.deadline, n.visibility, n.lease_max, 0, 0, 0, 0, 0,
+        coalesce(n.run_at, n.now), n.deadline, n.visibility, n.lease_max, n.kept, 0, 0, 0, 0, 0,
         case when n.run_at is null then null else n.now end
     from new n
 ),

@@ -3,7 +3,8 @@
 -- $1 the time, null for the server's; $2 what its id ends with and $3 the mask of its sequence; $4 payload; $5 lane;
 -- $6 priority; $7 delay and $8 moment to run at, null for none; $9 lifetime; $10 visibility timeout; $11 content type;
 -- $12 options; $13 whether the end needs the slow path; $14 the last moment at which it would first run beyond its
--- lifetime, null where it would not; $15 how long an attempt may hold its lease in all, null for the standard.
+-- lifetime, null where it would not; $15 how long an attempt may hold its lease in all, null for the standard; $16 how long
+-- it is kept after its end, by terminal state, null where the store's own retention decides.
 -- Stores nothing in a lane that does not exist. By lane_pkey.
 with stored as (
     insert into windlass.job
@@ -21,11 +22,11 @@ with stored as (
 ),
 placed as (
     insert into windlass.ready
-        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
         updated_at)
     select
         s.seq, $5::int, $6::smallint, case when r.run_at is null then 2 else 1 end, $13::boolean,
-        coalesce(r.run_at, s.now), s.deadline, $10::bigint, $15::bigint, 0, 0, 0, 0, 0,
+        coalesce(r.run_at, s.now), s.deadline, $10::bigint, $15::bigint, $16::text::bigint[], 0, 0, 0, 0, 0,
         case when r.run_at is null then null else s.now end
     from stored s
     cross join lateral (

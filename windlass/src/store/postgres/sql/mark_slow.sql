@@ -5,9 +5,9 @@ with l as (update windlass.leased set slow = true where seq = any($1::bigint[]) 
 p as (update windlass.pending set slow = true where seq = any($1::bigint[]) and not slow),
 r as (delete from windlass.ready where seq = any($1::bigint[]) and not slow returning *)
 insert into windlass.ready
-    (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+    (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
     scheduled_at, updated_at, started_at, failed_at, failure)
 select
-    seq, lane, priority, state, true, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+    seq, lane, priority, state, true, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
     scheduled_at, updated_at, started_at, failed_at, failure
 from r

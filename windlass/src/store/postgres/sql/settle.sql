@@ -21,23 +21,23 @@ gone as (
 ended as (
     insert into windlass.done
         (seq, lane, state, completed_at, version, attempt, failures, lost, generation, scheduled_at, started_at, failed_at,
-        token, worker, failure, reason, fingerprint, result_type, result)
+        token, worker, failure, reason, fingerprint, result_type, result, prune_at)
     select
         g.seq, g.lane, g.next, c.now, g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
         g.scheduled_at, g.started_at,
         case when g.next = 5 then null when g.said is null then g.failed_at else c.now end,
         g.token, g.worker, case when g.next = 5 then null else coalesce(g.said, g.failure) end,
-        g.reason, g.fault, g.result_type, g.result
+        g.reason, g.fault, g.result_type, g.result, c.now + g.kept[g.next - 4]
     from gone g, clock c
     where g.next >= 5
 ),
 back as (
     insert into windlass.ready
-        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+        (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
         scheduled_at, updated_at, started_at, failed_at, failure)
     select
         g.seq, g.lane, g.priority, g.next, g.slow, c.now + coalesce(g.delay, 0), g.deadline, g.visibility,
-        g.lease_max, g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
+        g.lease_max, g.kept, g.version, g.attempt, g.failures + g.counted, g.lost, g.generation,
         case when g.next = 2 then null else g.scheduled_at end, case when g.next = 2 then null else c.now end,
         g.started_at, case when g.said is null then g.failed_at else c.now end, coalesce(g.said, g.failure)
     from gone g, clock c

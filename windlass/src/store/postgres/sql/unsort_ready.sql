@@ -20,9 +20,9 @@ gone as (
     returning r.*, p.lane as door
 )
 insert into windlass.ready
-    (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+    (seq, lane, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
     scheduled_at, updated_at, started_at, failed_at, failure)
 select
-    seq, door, priority, state, slow, due, deadline, visibility, lease_max, version, attempt, failures, lost, generation,
+    seq, door, priority, state, slow, due, deadline, visibility, lease_max, kept, version, attempt, failures, lost, generation,
     scheduled_at, updated_at, started_at, failed_at, failure
 from gone

@@ -66,9 +66,14 @@ create table windlass_done (
     reason text,
     fingerprint integer,
     result_type text,
-    result blob
+    result blob,
+    prune_at integer
 );
-create index windlass_done_ended on windlass_done (state, ended);
+-- `prune_at`: from when on it may be removed, where that was said for it. Such jobs have indexes of their own: the store's own
+-- retention would else walk over all that are kept longer.
+create index windlass_done_ended on windlass_done (state, ended) where prune_at is null;
+create index windlass_done_ended_own on windlass_done (state, ended) where prune_at is not null;
+create index windlass_done_prune on windlass_done (prune_at) where prune_at is not null;
 create index windlass_done_bad on windlass_done (state, seq) where state <> 5;
 -- Groups of dead jobs are counted from this index alone.
 create index windlass_done_fault on windlass_done (fingerprint, seq, lane, updated_at) where fingerprint is not null;
