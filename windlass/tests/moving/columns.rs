@@ -114,7 +114,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
     (
         "pulse",
         "at",
-        "only_row away_from grace_until skew: an absence ends with the move, and a correction is its server's own",
+        "only_row away_from grace_until skew server: an absence ends with the move, and a correction is its server's own",
     ),
     ("queue", "name halted", "queue paused control: numbered anew; a move takes no flow control along"),
     (
