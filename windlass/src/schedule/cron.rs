@@ -248,7 +248,7 @@ const MICROS: i64 = 1_000_000;
 
 /// The fields, once it is certain that croner can be trusted with them.
 ///
-/// Four things are kept from it. It maps letters to upper case, by which some that are not ASCII become ASCII. It reads
+/// Five things are kept from it. It also parts fields at a vertical tab, which other readers do not. It maps letters to upper case, by which some that are not ASCII become ASCII. It reads
 /// an empty list as a field that never matches, and then searches on for 31 million steps. It reads the name of a month
 /// or weekday as a number in any field, the minutes included. And it passes over a day of week that is only `L`.
 fn split(expression: &str) -> Result<Vec<&str>> {
@@ -256,10 +256,10 @@ fn split(expression: &str) -> Result<Vec<&str>> {
         let problem = format!("must have at most {EXPRESSION_BYTES_MAX} bytes, has {}", expression.len());
         return Err(Error::invalid("cron", problem));
     }
-    if !expression.is_ascii() {
+    let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
+    if fields.iter().any(|field| !field.bytes().all(|byte| byte.is_ascii_graphic())) {
         return Err(Error::invalid("cron", format!("{expression:?} is not plain ASCII")));
     }
-    let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
     if !(5..=6).contains(&fields.len()) {
         return Err(Error::invalid("cron", format!("must have 5 or 6 fields, has {}", fields.len())));
     }

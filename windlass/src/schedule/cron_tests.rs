@@ -61,6 +61,12 @@ fn check(expression: &str, zone: &str, from: &str, expected: &[&str]) {
 }
 
 #[test]
+fn c1_fields_are_parted_by_what_everybody_parts_them_by() {
+    let problem = Cron::new("02 \u{b},\u{b}* * * 5", "UTC").expect_err("a vertical tab");
+    assert!(problem.to_string().contains("is not plain ASCII"), "{problem}");
+}
+
+#[test]
 fn c1_five_or_six_fields_in_an_iana_zone_are_read() {
     let cron = Cron::new("  0\t9 * *  mon-fri ", "europe/berlin").expect("valid");
     assert_eq!((cron.expression(), cron.zone()), ("0 9 * * mon-fri", "Europe/Berlin"));

@@ -107,13 +107,15 @@ fn unknown(url: &str) -> Error {
 
 /// A store's URL without its password and query, for messages; of a connection string of the form `key=value`, too.
 pub fn redacted(url: &str) -> String {
-    let plain = without_password_values(url.split('?').next().unwrap_or_default());
-    match (plain.find("://"), plain.rfind('@')) {
+    let plain = url.split('?').next().unwrap_or_default();
+    match (plain.find("://"), url.rfind('@')) {
+        // It cannot be told what belongs to the password: drivers look for the `@` first.
+        (Some(scheme), Some(at)) if plain.len() < at => format!("{}…", &url[..scheme + 3]),
         (Some(scheme), Some(at)) if scheme < at => {
             let user = plain[scheme + 3..at].split(':').next().unwrap_or_default();
-            format!("{}{user}@{}", &plain[..scheme + 3], &plain[at + 1..])
+            without_password_values(&format!("{}{user}@{}", &plain[..scheme + 3], &plain[at + 1..]))
         }
-        _ => plain,
+        _ => without_password_values(plain),
     }
 }
 
@@ -134,6 +136,10 @@ mod tests {
     #[test]
     fn a_password_is_not_shown() {
         assert_eq!(redacted("postgres://ada:se:cr@et@host/db?sslmode=require"), "postgres://ada@host/db");
+        assert_eq!(redacted("postgres://ada:se?cret@host/db?sslmode=require"), "postgres://…");
+        assert_eq!(redacted("postgresql://a://b:se?cr@e@host/db"), "postgresql://…");
+        assert_eq!(redacted("postgres://host/db?password=a@b"), "postgres://…");
+        assert_eq!(redacted("host=h password=a?b://c:d@e"), "host=h password=…");
         assert_eq!(redacted("sqlite:jobs.db"), "sqlite:jobs.db");
     }
 

@@ -391,8 +391,11 @@ fn check_driver_parameter(name: &str, pair: &str) -> Result<()> {
     if format!("postgres://host/?{pair}").parse::<tokio_postgres::Config>().is_ok() {
         return Ok(());
     }
+    // What is no name may be a piece of a password.
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let name = if is_name { format!("{name:?}") } else { "that is not a name".to_owned() };
     let problem =
-        format!("the parameter {name:?} is not known, or its value cannot be meant; docs/postgres.md lists them");
+        format!("the parameter {name} is not known, or its value cannot be meant; docs/postgres.md lists them");
     Err(Error::invalid("store url", problem))
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use rusqlite::types::FromSql;
 use rusqlite::{OptionalExtension, Row as SqlRow, params};
 
 use super::columns::{
@@ -30,7 +31,7 @@ pub(super) const FLAG_NOTE: i64 = 2;
 pub(super) const FLAG_FLOW: i64 = 4;
 
 /// What every place keeps of a job, as the columns of [`HotColumn`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Hot {
     pub(super) priority: i64,
     pub(super) deadline: Option<i64>,
@@ -165,22 +166,27 @@ impl Transaction<'_> {
     pub(super) fn read_job(&mut self, seq: i64, row: &SqlRow<'_>) -> Answer<(JobRecord, i64, i64, u32)> {
         let lane: i64 = row.get(JobColumn::lane.number())?;
         let (queue, job_type) = self.names_of(lane)?;
-        let created_at: i64 = row.get(JobColumn::created_at.number())?;
         let mut damage = Damage::default();
+        let created_at: i64 = damage.or_default("creation time", row.get(JobColumn::created_at.number()));
         let depends_on = damage.or_default("dependencies", dependencies_of(row));
         let options = damage.or_default("options", self.options_of(row));
         let payload = damage.or_default("payload", payload_of(row));
-        let own_priority = damage.or_default("priority", priority(row.get(JobColumn::priority.number())?));
-        let inherited = row.get::<_, Option<i64>>(JobColumn::inherited.number())?.map(priority).transpose();
+        let own_priority = damage.or_default("priority", number(row, JobColumn::priority).and_then(priority));
+        let inherited = number::<Option<i64>>(row, JobColumn::inherited);
+        let inherited = inherited.and_then(|inherited| inherited.map(priority).transpose());
         let inherited_priority = damage.or_default("inherited priority", inherited);
+        let schedule: Option<String> = damage.or_default("schedule", row.get(JobColumn::schedule.number()));
+        let slot: Option<i64> = damage.or_default("slot", row.get(JobColumn::slot.number()));
+        let workflow = damage.or_default("workflow", optional_uuid(row, JobColumn::workflow.number()));
+        let spawned_by = damage.or_default("parent", optional_uuid(row, JobColumn::spawned_by.number()));
+        let first_at: Option<i64> = damage.or_default("place", row.get(JobColumn::first_at.number()));
+        let depth = damage.or_default("depth", row.get(JobColumn::depth.number()));
         let id = uuid(row, JobColumn::id.number()).map(JobId::from_uuid).unwrap_or_else(|problem| {
             damage.note("id", problem);
             self.substitute_id(seq)
         });
         let spec = JobSpec::from_stored(job_type, queue, payload, own_priority, depends_on, options);
         let spec = spec.with_damage(damage);
-        let schedule: Option<String> = row.get(JobColumn::schedule.number())?;
-        let slot: Option<i64> = row.get(JobColumn::slot.number())?;
         let firing = schedule.zip(slot).map(|(schedule, slot)| Firing { schedule, slot: time(slot) });
         let created = time(created_at);
         let job = JobRecord {
@@ -207,13 +213,12 @@ impl Transaction<'_> {
             result: None,
             progress: None,
             checkpoint: None,
-            workflow_id: optional_uuid(row, JobColumn::workflow.number())?.map(WorkflowId::from_uuid),
+            workflow_id: workflow.map(WorkflowId::from_uuid),
             firing,
-            spawned_by: optional_uuid(row, JobColumn::spawned_by.number())?.map(JobId::from_uuid),
+            spawned_by: spawned_by.map(JobId::from_uuid),
             reason: None,
         };
-        let first_at = row.get::<_, Option<i64>>(JobColumn::first_at.number())?.unwrap_or(created_at);
-        Ok((job, lane, first_at, row.get(JobColumn::depth.number())?))
+        Ok((job, lane, first_at.unwrap_or(created_at), depth))
     }
 
     fn options_of(&self, row: &SqlRow<'_>) -> Answer<JobOptions> {
@@ -276,21 +281,18 @@ impl Transaction<'_> {
         let mut statement = self.statement(include_str!("sql/get_done.sql"))?;
         let mut rows = statement.query([entry.seq])?;
         let Some(row) = rows.next()? else { return Ok(false) };
-        entry.apply_hot(&Hot::read(row)?);
+        let mut damage = Damage::default();
+        entry.apply_hot(&damage.or_default("counters", Hot::read(row)));
         let state = state(row.get(DoneColumn::state.number())?)?;
         entry.place = Place::Done { state, ended: row.get(DoneColumn::ended.number())? };
-        let mut damage = Damage::default();
         let closed = [DoneColumn::outcome, DoneColumn::token, DoneColumn::worker].map(DoneColumn::number);
         entry.closed = damage.or_default("last attempt", Closed::read(row, closed));
         let job = &mut entry.job;
         job.state = state;
         job.completed_at = Some(job.updated_at);
         job.reason = damage.or_default("reason", json::<Reason>(row, DoneColumn::reason.number()));
+        job.result = damage.or_default("result", result_of(row));
         job.add_damage(damage);
-        if let Some(bytes) = row.get::<_, Option<Vec<u8>>>(DoneColumn::result.number())? {
-            let content_type = row.get_ref(DoneColumn::result_type.number())?.as_str_or_null()?;
-            job.result = Some(Payload::from_stored(content_type, bytes));
-        }
         Ok(true)
     }
 
@@ -348,8 +350,9 @@ impl Transaction<'_> {
         let mut damage = Damage::default();
         job.failure = damage.or_default("failure", json::<FailureRecord>(row, "failure"));
         job.progress = damage.or_default("progress", json::<Progress>(row, "progress"));
+        let checkpoint: Option<Vec<u8>> = damage.or_default("checkpoint", row.get("checkpoint"));
+        job.checkpoint = checkpoint.map(Into::into);
         job.add_damage(damage);
-        job.checkpoint = row.get::<_, Option<Vec<u8>>>("checkpoint")?.map(Into::into);
         Ok(())
     }
 
@@ -585,6 +588,16 @@ impl Transaction<'_> {
 
 fn dependencies_of(row: &SqlRow<'_>) -> Answer<Vec<Dependency>> {
     row.get_ref(JobColumn::depends_on.number())?.as_blob_or_null()?.map_or_else(|| Ok(Vec::new()), read_dependencies)
+}
+
+fn result_of(row: &SqlRow<'_>) -> Answer<Option<Payload>> {
+    let Some(bytes) = row.get::<_, Option<Vec<u8>>>(DoneColumn::result.number())? else { return Ok(None) };
+    let content_type = row.get_ref(DoneColumn::result_type.number())?.as_str_or_null()?;
+    Ok(Some(Payload::from_stored(content_type, bytes)))
+}
+
+fn number<T: FromSql>(row: &SqlRow<'_>, column: JobColumn) -> Answer<T> {
+    Ok(row.get(column.number())?)
 }
 
 fn payload_of(row: &SqlRow<'_>) -> Answer<Payload> {
