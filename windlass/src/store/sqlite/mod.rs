@@ -295,7 +295,7 @@ impl SqliteStore {
         attempted: String,
         weight: usize,
         run: F,
-        take_back: Option<fn(T) -> Option<Box<dyn Call>>>,
+        take_back: Option<writer::TakeBack<T>>,
     ) -> Result<T>
     where
         T: Send + 'static,

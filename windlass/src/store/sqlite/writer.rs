@@ -62,6 +62,9 @@ pub(super) trait Call: Send {
     fn failed(self: Box<Self>, fault: Fault, known: bool);
 }
 
+/// What takes an answer back: the call that undoes it, if there is anything to undo.
+pub(super) type TakeBack<T> = fn(T) -> Option<Box<dyn Call>>;
+
 /// A call made of a function and the channel to the caller that waits for its answer.
 pub(super) struct Request<T, F> {
     pub(super) attempted: String,
@@ -71,7 +74,7 @@ pub(super) struct Request<T, F> {
     pub(super) answer: Option<Result<T>>,
     pub(super) reply: oneshot::Sender<Result<T>>,
     /// What takes the answer back where nobody hears it. Such a call is not made at all once its caller has gone.
-    pub(super) take_back: Option<fn(T) -> Option<Box<dyn Call>>>,
+    pub(super) take_back: Option<TakeBack<T>>,
 }
 
 impl<T: Send, F: FnMut(&mut Transaction<'_>) -> Answer<T> + Send> Call for Request<T, F> {
