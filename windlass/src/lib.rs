@@ -62,6 +62,11 @@
 //! | [`client`] | enqueue, look at and operate jobs |
 //! | [`worker`] | claim, run and settle them |
 //!
+//! # Rules
+//!
+//! Pages that say *rule L6*, or *the contract*, mean the rules of
+//! [semantics.md](https://github.com/windlass-jobs/windlass/blob/main/docs/semantics.md): what you may rely on, each with its tests.
+//!
 //! # Features
 //!
 //! | feature | brings |

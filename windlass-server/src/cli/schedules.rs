@@ -13,7 +13,7 @@ use super::exit::End;
 use super::job_args::JobArgs;
 use super::output::{Format, OutputArgs, PageArgs, say};
 use super::parse;
-use super::table::both;
+use super::table::{both, both_in_zone};
 use crate::wire;
 
 /// What `windlass schedules` takes.
@@ -285,8 +285,9 @@ fn next(session: &Session, schedule: &ScheduleRecord, n: usize) -> anyhow::Resul
         say("it fires no more, or only after its last job has ended");
     }
     for slot in slots {
-        session.out.line(match session.out.format {
-            Format::Table => both(slot, session.out.now),
+        session.out.line(match (session.out.format, &schedule.spec.timing) {
+            (Format::Table, Timing::Cron(cron)) => both_in_zone(slot, session.out.now, cron.zone()),
+            (Format::Table, _) => both(slot, session.out.now),
             _ => slot.to_string(),
         })?;
     }

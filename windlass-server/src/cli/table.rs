@@ -163,6 +163,15 @@ pub(crate) fn both(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({at})", relative(at, now))
 }
 
+/// The same, with what a clock on the wall of this zone shows: `in 20h (2026-11-19T02:00:00.000000Z, 2026-11-19 03:00 CET)`.
+pub(crate) fn both_in_zone(at: Timestamp, now: Timestamp, zone: &str) -> String {
+    let local = jiff::Timestamp::from_microsecond(at.as_micros()).and_then(|at| at.in_tz(zone));
+    match local {
+        Ok(local) if zone != "UTC" => format!("{} ({at}, {})", relative(at, now), local.strftime("%F %H:%M %Z")),
+        _ => both(at, now),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

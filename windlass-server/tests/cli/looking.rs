@@ -164,6 +164,18 @@ fn schedules_are_listed_and_previewed() {
 }
 
 #[test]
+fn a_preview_shows_the_time_of_the_zone() {
+    let bench = Bench::seeded();
+    let next = |zone: &str| {
+        let ran = bench.run(&["schedules", "next", "--cron", "0 12 * * *", "--zone", zone, "-n", "1"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stdout
+    };
+    assert!(next("Asia/Kolkata").ends_with(" 12:00 IST)\n"), "{}", next("Asia/Kolkata"));
+    assert!(next("UTC").ends_with("T12:00:00.000000Z)\n"), "once is enough: {}", next("UTC"));
+}
+
+#[test]
 fn a_preview_follows_the_zone() {
     let bench = Bench::seeded();
     let ran =

@@ -62,7 +62,7 @@ pub(super) trait Call: Send {
     fn failed(self: Box<Self>, fault: Fault, known: bool);
 }
 
-/// Makes the call that undoes an answer, where there is something to undo.
+/// What takes an answer back: the call that undoes it, if there is anything to undo.
 pub(super) type TakeBack<T> = fn(T) -> Option<Box<dyn Call>>;
 
 /// A call made of a function and the channel to the caller that waits for its answer.
