@@ -1,11 +1,12 @@
 //! A stored job beside its record: what its places have in common, and the attempt that ended it.
 
-use rusqlite::Row as SqlRow;
+use rusqlite::{Row as SqlRow, params};
 
-use super::columns::{outcome_of, time, uuid};
+use super::columns::{outcome_of, stored_version, text, time, uuid};
 use super::fault::Answer;
 use super::job_rows::{Closed, Entry, FLAG_CALLBACK, Hot};
-use crate::job::{AttemptRecord, JobOptions, JobRecord, LeaseInfo, LeaseToken, WorkerId};
+use super::transaction::Transaction;
+use crate::job::{ATTEMPTS_KEPT, AttemptRecord, JobOptions, JobRecord, LeaseInfo, LeaseToken, Outcome, WorkerId};
 
 /// The job is kept after its end as was said for it, so its end is written with a moment to go.
 const FLAG_KEPT: i64 = 8;
@@ -57,5 +58,33 @@ impl Closed {
             token: LeaseToken::from_uuid(uuid(row, token)?),
             worker: WorkerId::new(row.get_ref(worker)?.as_str()?)?,
         }))
+    }
+}
+
+impl Transaction<'_> {
+    pub(super) fn keep_attempt(&mut self, seq: i64, token: LeaseToken, attempt: &AttemptRecord) -> Answer<()> {
+        self.statement(include_str!("sql/add_attempt.sql"))?.execute(params![
+            seq,
+            stored_version(attempt.lease_version),
+            attempt.number,
+            attempt.generation,
+            attempt.started_at.as_micros(),
+            attempt.ended_at.unwrap_or(self.now).as_micros(),
+            attempt.outcome.unwrap_or(Outcome::Lost).number(),
+            token.as_uuid().as_bytes(),
+            attempt.worker.as_str(),
+            attempt.failure.as_ref().map(text),
+        ])?;
+        self.forget_old_attempts(seq, attempt.lease_version)
+    }
+
+    /// Every claim raises the version by one, so the newest hundred attempts are those of the newest hundred versions.
+    pub(super) fn forget_old_attempts(&mut self, seq: i64, newest: u64) -> Answer<()> {
+        if newest > ATTEMPTS_KEPT as u64 {
+            let until = [seq, stored_version(newest - ATTEMPTS_KEPT as u64)];
+            self.statement(include_str!("sql/forget_attempts.sql"))?.execute(until)?;
+            self.statement(include_str!("sql/forget_logs.sql"))?.execute(until)?;
+        }
+        Ok(())
     }
 }

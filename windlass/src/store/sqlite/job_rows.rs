@@ -15,9 +15,8 @@ use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
 use super::transaction::Transaction;
 use crate::job::{
-    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Damage, Dependency, FailureRecord, Fingerprint, Firing, JobId,
-    JobOptions, JobRecord, JobSpec, LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId,
-    WorkflowId,
+    CancelAsked, Damage, Dependency, FailureRecord, Fingerprint, Firing, JobId, JobOptions, JobRecord, JobSpec,
+    LeaseInfo, LeaseToken, Outcome, Payload, Progress, Reason, State, WorkerId, WorkflowId,
 };
 use crate::time::Timestamp;
 use crate::workflow::graph::Waits;
@@ -378,32 +377,6 @@ impl Transaction<'_> {
         entry.flags |= FLAG_NOTE;
         let failure = entry.job.failure.as_ref().map(text);
         self.statement(include_str!("sql/put_failure.sql"))?.execute(params![entry.seq, failure])?;
-        Ok(())
-    }
-
-    pub(super) fn keep_attempt(&mut self, seq: i64, token: LeaseToken, attempt: &AttemptRecord) -> Answer<()> {
-        self.statement(include_str!("sql/add_attempt.sql"))?.execute(params![
-            seq,
-            stored_version(attempt.lease_version),
-            attempt.number,
-            attempt.generation,
-            attempt.started_at.as_micros(),
-            attempt.ended_at.unwrap_or(self.now).as_micros(),
-            attempt.outcome.unwrap_or(Outcome::Lost).number(),
-            token.as_uuid().as_bytes(),
-            attempt.worker.as_str(),
-            attempt.failure.as_ref().map(text),
-        ])?;
-        self.forget_old_attempts(seq, attempt.lease_version)
-    }
-
-    /// Every claim raises the version by one, so the newest hundred attempts are those of the newest hundred versions.
-    pub(super) fn forget_old_attempts(&mut self, seq: i64, newest: u64) -> Answer<()> {
-        if newest > ATTEMPTS_KEPT as u64 {
-            let until = [seq, stored_version(newest - ATTEMPTS_KEPT as u64)];
-            self.statement(include_str!("sql/forget_attempts.sql"))?.execute(until)?;
-            self.statement(include_str!("sql/forget_logs.sql"))?.execute(until)?;
-        }
         Ok(())
     }
 
