@@ -110,7 +110,9 @@ pub fn redacted(url: &str) -> String {
     let plain = url.split('?').next().unwrap_or_default();
     match (plain.find("://"), url.rfind('@')) {
         // It cannot be told what belongs to the password: drivers look for the `@` first.
-        (Some(scheme), Some(at)) if plain.len() < at => format!("{}…", &url[..scheme + 3]),
+        (Some(scheme), Some(at)) if plain.len() < at => {
+            format!("{}…", without_password_values(&plain[..scheme + 3]).trim_end_matches('…'))
+        }
         (Some(scheme), Some(at)) if scheme < at => {
             let user = plain[scheme + 3..at].split(':').next().unwrap_or_default();
             without_password_values(&format!("{}{user}@{}", &plain[..scheme + 3], &plain[at + 1..]))
@@ -140,6 +142,7 @@ mod tests {
         assert_eq!(redacted("postgresql://a://b:se?cr@e@host/db"), "postgresql://…");
         assert_eq!(redacted("postgres://host/db?password=a@b"), "postgres://…");
         assert_eq!(redacted("host=h password=a?b://c:d@e"), "host=h password=…");
+        assert_eq!(redacted("user=u password='a:b@c://d?e@f'"), "user=u password=…");
         assert_eq!(redacted("sqlite:jobs.db"), "sqlite:jobs.db");
     }
 

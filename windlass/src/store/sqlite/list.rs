@@ -189,7 +189,9 @@ impl Transaction<'_> {
     fn read_candidates(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Answer<Vec<Candidate>> {
         let mut statement = self.statement(sql)?;
         let rows = statement.query_map(parameters, |row| {
-            Ok(Candidate { seq: row.get("seq")?, lane: row.get("lane")?, created_at: row.get("created_at")? })
+            // A time that cannot be read is told with the job.
+            let created_at = row.get("created_at").unwrap_or_default();
+            Ok(Candidate { seq: row.get("seq")?, lane: row.get("lane")?, created_at })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
