@@ -300,7 +300,9 @@ pub(super) fn check_schema(schema: &str) -> Result<()> {
     if first && rest && schema.len() <= SCHEMA_BYTES_MAX && !schema.starts_with("pg_") {
         return Ok(());
     }
-    Err(Error::invalid("schema", format!("must be [a-z_][a-z0-9_]{{0,62}} and not begin with pg_, is {schema:?}")))
+    // What follows a sign of URLs may be a piece of a password.
+    let shown = schema.split([':', '/', '@', '?']).next().unwrap_or_default();
+    Err(Error::invalid("schema", format!("must be [a-z_][a-z0-9_]{{0,62}} and not begin with pg_, is {shown:?}")))
 }
 
 /// The parameters that the driver does not know.
