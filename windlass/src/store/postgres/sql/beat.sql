@@ -11,16 +11,22 @@ with held as materialized (
         and p.at <= coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + p.skew) - $2::bigint
     for update skip locked
 ),
-clock as materialized (
+read as materialized (
+    select h.*, (extract(epoch from clock_timestamp()) * 1000000)::bigint as raw from held h
+),
+kept as materialized (
     select
-        h.at, h.skew,
-        coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + h.skew) as now
-    from held h
+        r.at, r.raw,
+        r.skew - sign(r.skew)::bigint
+            * least(abs(r.skew), least(greatest(r.raw + r.skew - r.at, 0), 3000000) / $4::bigint) as skew
+    from read r
+),
+clock as materialized (
+    select k.at, k.skew, coalesce($1::bigint, k.raw + k.skew) as now from kept k
 ),
 beaten as (
     update windlass.pulse p
-    set at = c.now, skew = c.skew - sign(c.skew)::bigint * least(abs(c.skew), (c.now - c.at) / $4::bigint),
-        server = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
+    set at = c.now, skew = c.skew, server = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
     from clock c
     where p.only_row and c.at >= c.now - $3::bigint
     returning p.at

@@ -1,7 +1,14 @@
--- The pulse, whether it is of this server, and the time by its skew. $1 the time, null for the server's. By pulse_pkey.
+-- The pulse, whether it is of this server, what is left of its skew (see CLOCKS in the program), and the time by that. $1 the time,
+-- null for the server's. By pulse_pkey.
+with read as materialized (
+    select p.*, (extract(epoch from clock_timestamp()) * 1000000)::bigint as raw from windlass.pulse p where p.only_row
+),
+kept as materialized (
+    select r.*, r.skew - sign(r.skew)::bigint * least(abs(r.skew), least(greatest(r.raw + r.skew - r.at, 0), 3000000) / 20) as remaining
+    from read r
+)
 select
-    p.at, p.away_from, p.grace_until, p.skew,
-    p.server = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint as same_server,
-    coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + p.skew) as now
-from windlass.pulse p
-where p.only_row
+    k.at, k.away_from, k.grace_until, k.remaining as skew,
+    k.server = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint as same_server,
+    coalesce($1::bigint, k.raw + k.remaining) as now
+from kept k

@@ -1,10 +1,17 @@
--- The pulse, which no other transaction changes until this one ends, and the time by its skew after it was held.
--- $1 the time, null for the server's. By pulse_pkey.
+-- The pulse, which no other transaction changes until this one ends, what is left of its skew (see CLOCKS in the program), and the time
+-- by that after it was held. $1 the time, null for the server's. By pulse_pkey.
 with held as materialized (
     select at, away_from, grace_until, skew, server from windlass.pulse where only_row for update
+),
+read as materialized (
+    select h.*, (extract(epoch from clock_timestamp()) * 1000000)::bigint as raw from held h
+),
+kept as materialized (
+    select r.*, r.skew - sign(r.skew)::bigint * least(abs(r.skew), least(greatest(r.raw + r.skew - r.at, 0), 3000000) / 20) as remaining
+    from read r
 )
 select
-    h.at, h.away_from, h.grace_until, h.skew,
-    h.server = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint as same_server,
-    coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint + h.skew) as now
-from held h
+    k.at, k.away_from, k.grace_until, k.remaining as skew,
+    k.server = (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint as same_server,
+    coalesce($1::bigint, k.raw + k.remaining) as now
+from kept k
