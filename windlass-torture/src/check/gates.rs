@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass::State;
+use windlass::{JobId, State};
 
 use super::{Found, Invariant};
 use crate::dump::{AttemptEnd, Dump, JobEnd};
@@ -19,6 +19,7 @@ pub(super) fn gates(lines: &[Line], dump: &Dump, found: &mut Found) {
             told.entry(&controlled.queue).or_default().push(controlled);
         }
     }
+    let enqueued = enqueued(lines);
     for (queue, told) in told {
         let jobs: Vec<&JobEnd> = dump.jobs.iter().filter(|job| job.queue == queue).collect();
         let mut keys: BTreeMap<&str, Vec<&JobEnd>> = BTreeMap::new();
@@ -35,7 +36,7 @@ pub(super) fn gates(lines: &[Line], dump: &Dump, found: &mut Found) {
                 over_rate(&name, jobs, rate, found);
             }
             if told.iter().all(|told| told.ordered) {
-                out_of_order(&name, jobs, found);
+                out_of_order(&name, jobs, &enqueued, found);
             }
         }
         for job in jobs.iter().filter(|job| job.state == State::Scheduled) {
@@ -45,6 +46,23 @@ pub(super) fn gates(lines: &[Line], dump: &Dump, found: &mut Found) {
     for leak in &dump.leaks {
         found.note(Invariant::Leaked, None, leak.clone());
     }
+}
+
+/// Between which moments of the machine's clock each job was enqueued, as far as the answer was heard.
+fn enqueued(lines: &[Line]) -> BTreeMap<JobId, (u64, u64)> {
+    let mut sent: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+    let mut enqueued = BTreeMap::new();
+    for line in lines {
+        match &line.event {
+            Event::EnqueueSent { call, .. } => drop(sent.insert((&line.by, *call), line.at)),
+            Event::Enqueued { call, jobs } => {
+                let Some(sent) = sent.get(&(line.by.as_str(), *call)) else { continue };
+                enqueued.extend(jobs.iter().filter(|(_, was_there)| !was_there).map(|(id, _)| (*id, (*sent, line.at))));
+            }
+            _ => {}
+        }
+    }
+    enqueued
 }
 
 fn attempts<'a>(jobs: &'a [&JobEnd]) -> impl Iterator<Item = (&'a JobEnd, &'a AttemptEnd)> {
@@ -104,7 +122,9 @@ fn over_rate(gate: &str, jobs: &[&JobEnd], (count, per, burst): (u32, i64, u32),
 }
 
 /// K13: between the first start of a job and its end no other of its key starts, and none starts before an older one.
-fn out_of_order(gate: &str, jobs: &[&JobEnd], found: &mut Found) {
+///
+/// Of two jobs that were enqueued at the same time either may be there first, whichever was begun first.
+fn out_of_order(gate: &str, jobs: &[&JobEnd], enqueued: &BTreeMap<JobId, (u64, u64)>, found: &mut Found) {
     // One that was requeued has two lives, of which only the last end is known.
     let mut lives: Vec<(i64, i64, &JobEnd)> = Vec::new();
     for job in jobs.iter().filter(|job| job.generation == 0) {
@@ -122,7 +142,9 @@ fn out_of_order(gate: &str, jobs: &[&JobEnd], found: &mut Found) {
     let is_plain = |job: &JobEnd| job.delay.is_none() && job.depends_on.is_empty();
     for (began, _, older) in lives.iter().filter(|(_, _, job)| is_plain(job)) {
         for (other_began, _, other) in lives.iter().filter(|(_, _, job)| is_plain(job)) {
-            if older.created < other.created && other_began < began {
+            let was_there =
+                enqueued.get(&older.id).zip(enqueued.get(&other.id)).is_some_and(|(older, other)| older.1 < other.0);
+            if was_there && other_began < began {
                 let what = format!("{gate}: started at {other_began}, before {}, which is older", older.id);
                 found.note(Invariant::OutOfOrder, other.id, what);
             }
@@ -132,8 +154,6 @@ fn out_of_order(gate: &str, jobs: &[&JobEnd], found: &mut Found) {
 
 #[cfg(test)]
 mod tests {
-    use windlass::JobId;
-
     use super::*;
 
     const SECOND: i64 = 1_000_000;
@@ -204,8 +224,24 @@ mod tests {
         let retried = job(1, "a", &[(100, 200), (2 * SECOND, 3 * SECOND)]);
         let jobs = vec![retried, job(2, "a", &[(SECOND, SECOND + 10)])];
         assert_eq!(found(&[told(0, 9)], jobs, &[]), [Invariant::OutOfOrder]);
-        let jobs = vec![job(1, "a", &[(2 * SECOND, 3 * SECOND)]), job(2, "a", &[(SECOND, SECOND + 10)])];
-        assert_eq!(found(&[told(0, 9)], jobs, &[]), [Invariant::OutOfOrder]);
+        let jobs = || vec![job(1, "a", &[(2 * SECOND, 3 * SECOND)]), job(2, "a", &[(SECOND, SECOND + 10)])];
+        let [first, answer] = enqueued_by("p", 1, (10, 20));
+        let [second, last] = enqueued_by("q", 2, (30, 40));
+        assert_eq!(
+            found(&[told(0, 9), first.clone(), answer.clone(), second, last], jobs(), &[]),
+            [Invariant::OutOfOrder]
+        );
+        let [second, last] = enqueued_by("q", 2, (15, 40));
+        assert_eq!(found(&[told(0, 9), first, second, answer, last], jobs(), &[]), [], "enqueued at the same time");
+    }
+
+    fn enqueued_by(by: &str, number: u128, (sent, answered): (u64, u64)) -> [Line; 2] {
+        let line = |at, event| Line { at, by: by.to_owned(), event };
+        let jobs = vec![(JobId::from_uuid(uuid::Uuid::from_u128(number)), false)];
+        [
+            line(sent, Event::EnqueueSent { call: 1, batch: None, keys: Vec::new() }),
+            line(answered, Event::Enqueued { call: 1, jobs }),
+        ]
     }
 
     #[test]
