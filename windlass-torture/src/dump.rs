@@ -250,7 +250,7 @@ async fn leaks(store: &dyn Store, jobs: &[JobEnd]) -> Result<Vec<String>> {
     Ok(leaks)
 }
 
-/// How many of so many new jobs may start; they end at once.
+/// Enqueues new jobs, claims them and ends them at once; gives how many of them could start.
 async fn probe(store: &dyn Store, queue: QueueName, count: usize) -> Result<usize> {
     if count == 0 {
         return Ok(0);

@@ -66,7 +66,7 @@ impl LeakyGates {
         let _ = self.inner.control(&ControlEdit::new(QueueName::new(queue).expect("a name"), change), None).await;
     }
 
-    /// Counts so many jobs fewer in the first queue than run, or more.
+    /// Makes the first queue's count differ from what runs there: by this number, fewer or more.
     async fn miscount(&self, by: i64) {
         let wrong = (self.wrong.fetch_add(by, Ordering::Relaxed) + by).clamp(-6, 6);
         let limit = *self.limit.lock().expect("nothing panics while it holds this lock");

@@ -24,7 +24,7 @@ pub(super) struct ControlDraft {
     pub(super) ordered: Option<AfterFailure>,
 }
 
-/// So many starts in so many seconds, and at one moment.
+/// A rate: how many starts, in how many seconds, and how many of them at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct RateDraft {
     pub(super) count: u8,

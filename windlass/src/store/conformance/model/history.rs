@@ -46,7 +46,7 @@ pub(super) enum Op {
     Upkeep { limit: u8, kept: Option<u8> },
     /// Brings a queue under control, or ends that.
     Control { queue: u8, control: Option<ControlDraft> },
-    /// Holds a gate for so many seconds, or lifts a hold.
+    /// Holds a gate for this number of seconds, or lifts a hold.
     Hold { queue: u8, gate: ModelGate, seconds: Option<u8> },
     /// Lets a key go on.
     Resume { queue: u8, key: u8 },
