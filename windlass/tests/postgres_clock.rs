@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use windlass::job::{Limits, WorkerId};
-use windlass::store::{ClaimRequest, PostgresStore, Store, Upkeep};
+use windlass::store::{ClaimRequest, PostgresOptions, PostgresStore, Store, Upkeep};
 use windlass::worker::Running;
 use windlass::workflow::Submission;
 use windlass::{Client, Context, JobId, NewJob, Payload, Policies, QueueName, State, Timestamp, Worker};
@@ -226,6 +226,37 @@ async fn l8_a_newcomer_leaves_the_time_to_those_who_were_there() {
     assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [short_lived]);
     let found = newcomer.find(&[later]).await.expect("find");
     assert_eq!(found[0].as_ref().map(|job| job.state), Some(State::Delayed));
+}
+
+/// An hour that is being taken back makes the store's time run slower, and at no beat back.
+#[tokio::test(flavor = "multi_thread")]
+async fn l8_a_correction_is_taken_back_without_a_step() {
+    let url = std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a database");
+    let schema = format!("clock_{}", uuid::Uuid::new_v4().simple());
+    let options = || PostgresOptions::new(&url).and_then(|options| options.schema(&schema)).expect("valid");
+    PostgresStore::with(options()).await.expect("a store").upkeep(&Upkeep::default()).await.expect("upkeep");
+    let (database, driver) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("a connection");
+    tokio::spawn(driver);
+    let hour: i64 = 3_600_000_000;
+    let ahead = format!("update {schema}.pulse set skew = $1, at = at + $1");
+    database.execute(&ahead, &[&hour]).await.expect("the pulse");
+    let store = PostgresStore::with(options()).await.expect("a store");
+    let (begun, first) = (Instant::now(), store.now().await.expect("the time"));
+    let mut last = first;
+    let mut beat_at = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        if beat_at.elapsed() > Duration::from_secs(1) {
+            store.upkeep(&Upkeep::default()).await.expect("upkeep");
+            beat_at = Instant::now();
+        }
+        let now = store.now().await.expect("the time");
+        assert!(now >= last, "{last} and then {now}");
+        last = now;
+    }
+    let row = database.query_one(&format!("select skew from {schema}.pulse"), &[]).await.expect("the pulse");
+    let taken_back = hour - row.get::<_, i64>("skew");
+    assert!((100_000..=300_000).contains(&taken_back), "{taken_back} µs of 4 s, a twentieth");
+    database.batch_execute(&format!("drop schema {schema} cascade")).await.expect("gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use pulse::{AWAY_AFTER, Absence, BEAT_EVERY, DOUBT, LAPSING, Pulse, SharedPulse};
-pub use told::{TAKEN_BACK, ToldTime};
+pub use told::ToldTime;
 
 use crate::time::Timestamp;
 

@@ -11,8 +11,8 @@ use crate::time::Timestamp;
 const LEAP_MIN_MICROS: i64 = 1_000_000;
 /// By which part two steady clocks may differ: more than those of machines do that work.
 const DRIFT: i64 = 1000;
-/// By which part of the time that passes a correction of the clock is taken back.
-pub const TAKEN_BACK: i64 = 20;
+/// By which part of the time that passes a correction of the clock is taken back; `remaining_skew` of PostgreSQL does it.
+const TAKEN_BACK: i64 = 20;
 
 /// For how long what was told says what to expect: those who work are told every second.
 const KNOWN_FOR: Duration = Duration::from_secs(10);

@@ -451,6 +451,8 @@ mod tests {
 
     #[test]
     fn a_schema_name_needs_no_quoting() {
+        let refused = check_schema("x6:a:TOPSECRET@h").expect_err("no name").to_string();
+        assert!(refused.contains("x6") && !refused.contains("TOPSECRET"), "{refused}");
         for good in ["a", "_x1", &"a".repeat(63)] {
             assert!(check_schema(good).is_ok(), "{good}");
         }

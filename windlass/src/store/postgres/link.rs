@@ -58,22 +58,17 @@ pub(super) fn text<'a>(statement: &'a str, schema: &str) -> Cow<'a, str> {
 
 /// What a statement takes for the time, and the same while the server's clock is corrected: reading the correction would cost
 /// every statement something, and there hardly ever is one.
-///
-/// Of the correction a twentieth of the time since the last beat is taken back already, as the next beat will write it: taken back at
-/// once by each beat, it would make the store's time run back then.
 const CLOCKS: [(&str, &str); 2] = [
     (
         "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)",
         "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint
-            + (select pulse.skew - sign(pulse.skew)::bigint * least(abs(pulse.skew), least(greatest(
-                (extract(epoch from clock_timestamp()) * 1000000)::bigint + pulse.skew - pulse.at, 0), 3000000) / 20)
+            + (select windlass.remaining_skew(pulse.skew, pulse.at, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
                 from windlass.pulse where pulse.only_row))",
     ),
     (
         "coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint)",
         "coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint
-            + (select pulse.skew - sign(pulse.skew)::bigint * least(abs(pulse.skew), least(greatest(
-                (extract(epoch from now()) * 1000000)::bigint + pulse.skew - pulse.at, 0), 3000000) / 20)
+            + (select windlass.remaining_skew(pulse.skew, pulse.at, (extract(epoch from now()) * 1000000)::bigint)
                 from windlass.pulse where pulse.only_row))",
     ),
 ];

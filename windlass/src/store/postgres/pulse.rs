@@ -22,7 +22,7 @@ use super::job_rows::{corrupt, micros, time};
 use super::link::Link;
 use super::transaction::Transaction;
 use super::turns::Caller;
-use crate::clock::{AWAY_AFTER, BEAT_EVERY, LAPSING, Pulse, TAKEN_BACK, ToldTime, passed};
+use crate::clock::{AWAY_AFTER, BEAT_EVERY, LAPSING, Pulse, ToldTime, passed};
 use crate::error::Error;
 use crate::store::rules;
 use crate::time::Timestamp;
@@ -70,7 +70,7 @@ impl Inner {
             return Ok(());
         }
         let (given, every, away) = (self.given_time(), micros(BEAT_EVERY), micros(AWAY_AFTER));
-        let rows = link.query(include_str!("sql/beat.sql"), &[&given, &every, &away, &TAKEN_BACK]).await?;
+        let rows = link.query(include_str!("sql/beat.sql"), &[&given, &every, &away]).await?;
         match rows.first() {
             Some(row) if !row.get::<_, bool>("beaten") => self.end_absence(&mut link).await,
             _ => Ok(()),

@@ -19,7 +19,8 @@ set search_path = pg_catalog, pg_temp
 as $enqueue$
 #variable_conflict use_variable
 declare
-    now_ bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint + (select p.skew from windlass.pulse p);
+    raw bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    now_ bigint := raw + (select windlass.remaining_skew(p.skew, p.at, raw) from windlass.pulse p);
     delay_ bigint := nullif(greatest((extract(epoch from delay) * 1000000)::bigint, 0), 0);
     bytes bytea := convert_to(payload::text, 'UTF8');
     options jsonb := '{}';

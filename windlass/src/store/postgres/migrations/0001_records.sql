@@ -89,6 +89,11 @@ create table windlass.pulse (
 ) with (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 insert into windlass.pulse default values;
 
+-- What is left of the correction of the server's clock, at this reading of it: since the last beat a twentieth of the time that passed,
+-- of 3 s at most, was taken back. The next beat writes just that, so the store's time runs slower or faster, and never back.
+create function windlass.remaining_skew(skew bigint, at bigint, raw bigint) returns bigint language sql immutable
+return skew - sign(skew)::bigint * least(abs(skew), least(greatest(raw + skew - at, 0), 3000000) / 20);
+
 -- A move of the store, as JSON; closed says why nothing may be written, while a move fills the store or after it was moved.
 create table windlass.move (only_row boolean primary key default true check (only_row), record text not null, closed text);
 -- What changed while the store was copied: kind 0 a job, 1 a workflow, 2 an idempotency key.

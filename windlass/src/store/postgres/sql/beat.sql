@@ -3,7 +3,7 @@
 -- The time is read once the row is held: a beat before may have waited for the standby. Of the correction of the server's clock a
 -- part of the time that passed is taken back.
 -- $1 the time, null for the server's; $2 how close together beats may be; $3 after how long the store counts as
--- away; $4 which part is taken back. By pulse_pkey.
+-- away. By pulse_pkey.
 with held as materialized (
     select p.at, p.skew
     from windlass.pulse p
@@ -15,11 +15,7 @@ read as materialized (
     select h.*, (extract(epoch from clock_timestamp()) * 1000000)::bigint as raw from held h
 ),
 kept as materialized (
-    select
-        r.at, r.raw,
-        r.skew - sign(r.skew)::bigint
-            * least(abs(r.skew), least(greatest(r.raw + r.skew - r.at, 0), 3000000) / $4::bigint) as skew
-    from read r
+    select r.at, r.raw, windlass.remaining_skew(r.skew, r.at, r.raw) as skew from read r
 ),
 clock as materialized (
     select k.at, k.skew, coalesce($1::bigint, k.raw + k.skew) as now from kept k

@@ -1,10 +1,10 @@
--- The pulse, whether it is of this server, what is left of its skew (see CLOCKS in the program), and the time by that. $1 the time,
+-- The pulse, whether it is of this server, what is left of its skew, and the time by that. $1 the time,
 -- null for the server's. By pulse_pkey.
 with read as materialized (
     select p.*, (extract(epoch from clock_timestamp()) * 1000000)::bigint as raw from windlass.pulse p where p.only_row
 ),
 kept as materialized (
-    select r.*, r.skew - sign(r.skew)::bigint * least(abs(r.skew), least(greatest(r.raw + r.skew - r.at, 0), 3000000) / 20) as remaining
+    select r.*, windlass.remaining_skew(r.skew, r.at, r.raw) as remaining
     from read r
 )
 select

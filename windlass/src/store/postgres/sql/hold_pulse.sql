@@ -1,4 +1,4 @@
--- The pulse, which no other transaction changes until this one ends, what is left of its skew (see CLOCKS in the program), and the time
+-- The pulse, which no other transaction changes until this one ends, what is left of its skew, and the time
 -- by that after it was held. $1 the time, null for the server's. By pulse_pkey.
 with held as materialized (
     select at, away_from, grace_until, skew, server from windlass.pulse where only_row for update
@@ -7,7 +7,7 @@ read as materialized (
     select h.*, (extract(epoch from clock_timestamp()) * 1000000)::bigint as raw from held h
 ),
 kept as materialized (
-    select r.*, r.skew - sign(r.skew)::bigint * least(abs(r.skew), least(greatest(r.raw + r.skew - r.at, 0), 3000000) / 20) as remaining
+    select r.*, windlass.remaining_skew(r.skew, r.at, r.raw) as remaining
     from read r
 )
 select
