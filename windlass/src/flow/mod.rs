@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use edit::{Change, ControlChange, ControlEdit, ControlRecord, KeyRecord, KeyState};
-pub use explain::blocked;
+pub use explain::{Closed, GATE_JOBS_MAX, blocked};
 pub use gate::{Gate, GateName, Gates, Owner, Room};
 pub use pick::{Head, Look, Looked, Order, Picks, Strand, pick};
 pub use rate::{RATE_COUNT_MAX, RATE_PER_MAX, Rate};
