@@ -111,7 +111,8 @@ pub(crate) struct KeyArgs {
 /// A rate such as `100/s`.
 fn rate(text: &str) -> Result<Rate, String> {
     let (count, unit) = text.split_once('/').ok_or("must be N/TIME, such as 100/s, 10/min or 500/h")?;
-    let count: u32 = count.trim().parse().map_err(|_| format!("{count:?} is no number of starts, from 1 to 1000000"))?;
+    let count: u32 =
+        count.trim().parse().map_err(|_| format!("{count:?} is no number of starts, from 1 to 1000000"))?;
     let per = match unit.trim() {
         "s" => Duration::from_secs(1),
         "min" | "m" => Duration::from_secs(60),

@@ -5,6 +5,8 @@
 //! [`pick`] says which waiting jobs a claim takes. It is handed what waits and what runs, and stores write down what it
 //! decided. A queue without control knows nothing of all this (rule K1).
 
+#[cfg(test)]
+mod edge_tests;
 mod edit;
 mod explain;
 mod gate;
