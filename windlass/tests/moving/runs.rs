@@ -127,7 +127,8 @@ async fn a_transaction_from_before_the_move_is_refused_after_it() {
     // From here on it sees nothing of what others commit.
     transaction.query_one("select 1", &[]).await.expect("a snapshot");
     moved(&from_url, &to_url).await;
-    let late = source.enqueue_in_tx(&transaction, &batch(vec![job("late")])).await.expect_err("the store was moved");
+    // In a lane that the store knows: another would be made on a connection of the store's own, which is refused in any case.
+    let late = source.enqueue_in_tx(&transaction, &batch(vec![job("first")])).await.expect_err("the store was moved");
     assert!(closed(&late).is_some_and(|closed| closed.destination() == Some(to_url.as_str())), "{late}");
 }
 
