@@ -7,8 +7,8 @@ use super::events::{KIND_ACCEPTED, KIND_LEFT, KIND_LOST, KIND_PENDING, KIND_REMO
 use super::fault::Fault;
 use super::flush::{is_slow, narrow, wide};
 use super::job_rows::{self, Note};
-use super::link::{Link, text};
-use super::moving::{Mover, put_mark};
+use super::link::Link;
+use super::moving::{Mover, check_runner, put_mark};
 use super::schedules;
 use super::working::kind_number;
 use crate::job::{Outcome, State};
@@ -22,7 +22,7 @@ impl Mover {
         using.begin().await?;
         let written = async {
             let link = using.link()?;
-            link.batch(&text(include_str!("moving/begin.sql"), &self.inner.schema)).await?;
+            check_runner(link, &self.inner.schema, mark).await?;
             self.drop_copies(link, part).await?;
             for jobs in part.jobs.chunks(500) {
                 self.put_jobs(link, jobs).await?;
@@ -153,12 +153,12 @@ impl Mover {
     }
 
     /// Writes the small records and the numbers, in place of those of an earlier time.
-    pub(super) async fn write_records(&self, rest: &Rest) -> Result<(), Fault> {
+    pub(super) async fn write_records(&self, rest: &Rest, mark: &Mark) -> Result<(), Fault> {
         let mut using = self.connection().await?;
         using.begin().await?;
         let written = async {
             let link = using.link()?;
-            link.batch(&text(include_str!("moving/begin.sql"), &self.inner.schema)).await?;
+            check_runner(link, &self.inner.schema, mark).await?;
             link.execute(include_str!("moving/empty_records.sql"), &[]).await?;
             self.put_numbers(link, rest).await?;
             let names: Vec<&str> = rest.queues.iter().map(|(queue, _)| queue.as_str()).collect();
