@@ -38,9 +38,9 @@ const STREAM_FROM_BYTES: usize = 1 << 20;
 const SENT_KIB_MAX: u32 = 128 << 10;
 /// The same for answers to claims: readers who do not take what they asked for must not hold up workers.
 const CLAIMED_KIB_MAX: u32 = 64 << 10;
-/// Most jobs that a claim asks the store for at once, while jobs are small: each such call is a commit. Should all of them turn
-/// out to be as large as they may be, they are four times [`READ_BYTES_MAX`].
-const SMALL_CLAIM_MAX: usize = 128;
+/// While jobs are small, a claim asks the store for this many times as many at once: each such call is a commit. Should all of
+/// them turn out to be as large as they may be, they are that many times [`READ_BYTES_MAX`].
+const SMALL_CLAIM_TIMES: usize = 4;
 /// How many reads of many rows run at once: fewer than a store has connections, so that some are left for workers.
 const READS_MAX: usize = 4;
 /// How long such a read waits for its turn.
@@ -65,13 +65,14 @@ pub(super) struct ClaimStep {
 impl ClaimStep {
     /// The step now.
     pub(super) fn get(&self, limits: &Limits) -> usize {
-        self.fitting.load(Ordering::Relaxed).max(claims_of(limits))
+        let few = claims_of(limits);
+        self.fitting.load(Ordering::Relaxed).clamp(few, few * SMALL_CLAIM_TIMES)
     }
 
     /// Notes how large the jobs were that a claim brought.
     pub(super) fn note(&self, sizes: impl Iterator<Item = usize>) {
         if let Some(largest) = sizes.max() {
-            self.fitting.store((READ_BYTES_MAX / 2 / largest.max(1)).min(SMALL_CLAIM_MAX), Ordering::Relaxed);
+            self.fitting.store(READ_BYTES_MAX / 2 / largest.max(1), Ordering::Relaxed);
         }
     }
 }
@@ -377,9 +378,9 @@ mod tests {
         let few = claims_of(&limits);
         assert_eq!(step.get(&limits), few);
         step.note([1_500, 1_200].into_iter());
-        assert_eq!(step.get(&limits), SMALL_CLAIM_MAX);
+        assert_eq!(step.get(&limits), few * SMALL_CLAIM_TIMES);
         step.note([].into_iter());
-        assert_eq!(step.get(&limits), SMALL_CLAIM_MAX, "an empty claim says nothing");
+        assert_eq!(step.get(&limits), few * SMALL_CLAIM_TIMES, "an empty claim says nothing");
         step.note([1_500, 2 * LARGE].into_iter());
         assert_eq!(step.get(&limits), few, "one large job is enough");
     }
