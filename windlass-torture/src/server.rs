@@ -62,10 +62,8 @@ impl Server {
             // Where the run itself is: the others only read.
             config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         }
-        let (client, connection) = config
-            .connect(NoTls)
-            .await
-            .context("cannot reach the server beside the store (only without TLS)")?;
+        let (client, connection) =
+            config.connect(NoTls).await.context("cannot reach the server beside the store (only without TLS)")?;
         let connection = tokio::spawn(connection);
         let rows = client.simple_query(statement).await;
         drop(client);
