@@ -43,6 +43,7 @@ fn queue(queue: &str, count: u64, waited: u64) -> QueueRecord {
         states,
         oldest_scheduled: (count > 0).then(|| ago(waited)),
         control: None,
+        at_door: 0,
     }
 }
 

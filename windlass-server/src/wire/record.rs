@@ -78,6 +78,13 @@ pub struct Queue {
     /// Its flow control, if it is controlled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Controlled>,
+    /// How many of its due jobs no claim has sorted to their keys yet, up to 10,000.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub at_door: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A queue that a worker serves.
@@ -361,6 +368,7 @@ impl From<&QueueRecord> for Queue {
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
             control: queue.control.as_ref().map(Into::into),
+            at_door: queue.at_door,
         }
     }
 }
@@ -375,6 +383,7 @@ impl TryFrom<Queue> for QueueRecord {
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
             control: queue.control.map(TryInto::try_into).transpose()?,
+            at_door: queue.at_door,
         })
     }
 }

@@ -148,6 +148,7 @@ impl Tables {
                 states: counts(own().map(|job| (job.state, 1))),
                 oldest_scheduled: scheduled.map(|job| job.position).min(),
                 control: None,
+                at_door: 0,
             }
         };
         self.queues.iter().map(record).filter(|queue| !queue.is_forgotten()).collect()

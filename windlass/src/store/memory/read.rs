@@ -197,6 +197,7 @@ impl Tables {
             states: queue.states,
             oldest_scheduled: oldest(queue),
             control: queue.control.as_ref().map(|known| known.record.clone()),
+            at_door: 0,
         };
         self.queues.iter().map(record).filter(|queue| !queue.is_forgotten()).collect()
     }

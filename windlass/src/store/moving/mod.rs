@@ -273,9 +273,6 @@ pub trait Movable: Contents {
     /// The highest sequence that was drawn.
     async fn last_sequence(&self) -> Result<Sequence>;
 
-    /// Whether it has flow control.
-    fn has_flow_control(&self) -> bool;
-
     /// The flow control of its queues.
     async fn flow(&self) -> Result<Flow>;
 

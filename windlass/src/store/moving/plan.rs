@@ -111,15 +111,6 @@ pub async fn begin(from: &dyn Store, to: &dyn Store, urls: (&str, &str)) -> Resu
             return Err(Error::Conflict(problem));
         }
     }
-    let flow = source.flow().await?;
-    if let Some((queue, _)) = flow.controls.first()
-        && !target.has_flow_control()
-    {
-        return Err(Error::Conflict(format!(
-            "queue {queue} is controlled, and a move takes no flow control to {}",
-            urls.1
-        )));
-    }
     if let Some(worker) = to.workers().await?.first() {
         return Err(Error::Conflict(format!(
             "worker {} uses {} already: stop it until the move has ended",

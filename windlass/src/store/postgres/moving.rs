@@ -246,26 +246,8 @@ impl Movable for Mover {
         last.await.map_err(told("read the last sequence"))
     }
 
-    fn has_flow_control(&self) -> bool {
-        false
-    }
-
     async fn flow(&self) -> Result<Flow> {
-        let controlled = async {
-            let mut using = self.connection().await?;
-            let rows = using.link()?.query(include_str!("sql/list_controlled.sql"), &[]).await?;
-            let is_controlled = |row: &&super::driver_row::Row| row.get::<_, Option<&str>>("control").is_some();
-            Ok::<_, Fault>(rows.iter().find(is_controlled).map(|row| row.get::<_, String>("name")))
-        };
-        match controlled.await.map_err(told("read the flow control"))? {
-            None => Ok(Flow::default()),
-            // What is known of its keys cannot be moved yet.
-            Some(queue) => {
-                let problem =
-                    format!("queue {queue} is controlled: a move takes no flow control along from PostgreSQL");
-                Err(Error::Conflict(problem))
-            }
-        }
+        self.read_flow().await.map_err(told("read the flow control"))
     }
 
     async fn leave(&self, mark: &Mark) -> Result<()> {
@@ -313,7 +295,8 @@ impl Movable for Mover {
         let snapshot = async {
             let mut link = self.inner.link_for(Caller::Worker, MIGRATION_MAX).await?;
             link.begin_snapshot().await?;
-            // The first statement is what a transaction sees from then on. It may be idle while the source is left.
+            link.batch(include_str!("moving/keep_snapshot.sql")).await?;
+            // The first statement is what a transaction sees from then on.
             link.query(include_str!("moving/get_move.sql"), &[]).await?;
             Ok::<_, Fault>(Mover { inner: Arc::clone(&self.inner), held: Mutex::new(Some(link)) })
         };

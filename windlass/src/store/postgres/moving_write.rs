@@ -11,7 +11,6 @@ use super::link::Link;
 use super::moving::{Mover, check_runner, put_mark};
 use super::schedules;
 use super::working::kind_number;
-use crate::error::Error;
 use crate::job::{Outcome, State};
 use crate::store::moving::{Mark, MovedJob, MovedKey, MovedWorkflow, Name, Part, Rest, departures};
 use crate::time::Timestamp;
@@ -155,10 +154,6 @@ impl Mover {
 
     /// Writes the small records and the numbers, in place of those of an earlier time.
     pub(super) async fn write_records(&self, rest: &Rest, mark: &Mark) -> Result<(), Fault> {
-        if let Some((queue, _)) = rest.flow.controls.first() {
-            let problem = format!("queue {queue} is controlled: a move takes no flow control along to PostgreSQL");
-            return Err(Error::Conflict(problem).into());
-        }
         let mut using = self.connection().await?;
         using.begin().await?;
         let written = async {
@@ -171,6 +166,7 @@ impl Mover {
             for (queue, paused) in &rest.queues {
                 link.execute(include_str!("sql/set_paused.sql"), &[&queue.as_str(), paused]).await?;
             }
+            self.write_flow(link, &rest.flow).await?;
             for schedule in &rest.schedules {
                 schedules::put(link, schedule).await?;
             }

@@ -264,10 +264,6 @@ impl Movable for Mover {
         self.run(Does::Read, "read the last sequence", |tx| Ok(tx.ticks())).await
     }
 
-    fn has_flow_control(&self) -> bool {
-        true
-    }
-
     async fn flow(&self) -> Result<Flow> {
         self.run(Does::Read, "read the flow control", |tx| tx.flow()).await
     }
