@@ -1,7 +1,7 @@
 //! What is fuzzed: one function for each kind of bytes that others write. Each takes any bytes, and panics only where
 //! Windlass did something wrong.
 //!
-//! The binaries in `fuzz_targets` hand them what libFuzzer makes up; an ordinary test hands them the kept corpus.
+//! The program in `main.rs` hands them what libFuzzer makes up; an ordinary test hands them the kept corpus.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -28,8 +28,8 @@ use windlass_server::serve::config::{Given, Settings};
 /// What takes any bytes.
 pub type Target = fn(&[u8]);
 
-/// Every function by its name, which is also that of its binary and of its corpus.
-#[allow(dead_code, reason = "the test uses it, the binaries do not")]
+/// Every function by its name, which is also that of its corpus.
+#[allow(dead_code, reason = "the test replays by it")]
 pub const TARGETS: [(&str, Target); 9] = [
     ("body", body),
     ("config", config),

@@ -87,13 +87,15 @@ fn colour(line: &mut String, row: &[Cell], widths: &[usize]) {
 pub(crate) fn clean(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
-        // Beside the control characters: marks that turn the direction of text around.
-        c if c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c) => {
-            '\u{fffd}'
-        }
+        c if c.is_control() || is_unseen(c) => '\u{fffd}',
         c => c,
     };
     text.chars().map(shown).collect()
+}
+
+/// Marks that turn the direction of text around, and those that nobody sees, by which two names look alike.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The same, but lines stay lines.
@@ -193,6 +195,7 @@ mod tests {
     #[test]
     fn nothing_that_a_terminal_obeys_is_printed() {
         assert_eq!(clean("a\u{1b}[2Jb\nc\u{202e}d"), "a\u{fffd}[2Jb c\u{fffd}d");
+        assert_eq!(clean("pay\u{200b}\u{feff}\u{e0041}"), "pay\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(clean_lines("a\nb\u{7}"), "a\nb\u{fffd}");
     }
 

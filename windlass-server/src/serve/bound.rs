@@ -5,16 +5,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
-use windlass::job::{AttemptRecord, Explanation, FailureRecord, JobOptions, JobSpec, LogLine, Settlement};
+use windlass::job::{
+    AttemptRecord, Explanation, FailureRecord, JobOptions, JobSpec, LogLine, Reason, Scope, Settlement, Why,
+};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent, KeyQuery,
-    Layer, ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Sample, SampleStep, ScheduleEdit,
-    ScheduleEdited, Settled, Store, Target, WorkflowQuery,
+    Act, ActRecord, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent,
+    KeyQuery, Layer, ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Rewrite, Sample,
+    SampleStep, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Upkeep, UpkeepReport, Wake, WorkerRecord,
+    WorkerReport, WorkflowQuery,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
-use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp};
+use windlass::{Error, JobId, JobRecord, JobType, Policies, QueueName, Result, Timestamp};
 
 use crate::wire::HIDDEN;
 
@@ -44,12 +49,49 @@ impl Bounds {
         self.queue(queue) && (self.types.is_empty() || self.types.contains(job_type))
     }
 
+    /// Refuses to submit what the token is not for.
     fn check(&self, job: &JobSpec) -> Result<()> {
+        self.check_lane(job)?;
+        self.check_key(job)
+    }
+
+    fn check_lane(&self, job: &JobSpec) -> Result<()> {
         if self.covers(&job.queue, &job.job_type) {
             return Ok(());
         }
         let (queue, job_type) = (&job.queue, &job.job_type);
         Err(Error::Unauthorized(format!("this token is not for jobs of type {job_type} in queue {queue}")))
+    }
+
+    /// Refuses a key that is unique among more jobs than the token is for: it could keep a job of others from being stored, tell
+    /// whether one is there, or replace it.
+    fn check_key(&self, job: &JobSpec) -> Result<()> {
+        let Some(idempotency) = &job.options.idempotency else { return Ok(()) };
+        let (bound_to, is_within) = match idempotency.scope {
+            Scope::Queue => ("types", !self.queues.is_empty()),
+            Scope::Type => ("queues", !self.types.is_empty()),
+            Scope::Global => ("queues or types", false),
+        };
+        if self.is_empty() || is_within {
+            return Ok(());
+        }
+        let wanted = if self.queues.is_empty() { "type" } else { "queue" };
+        let why = format!("this token is bound to {bound_to}: its idempotency keys need the scope {wanted}");
+        Err(Error::Unauthorized(why))
+    }
+
+    /// The policies of what it is for: it needs no others, and they name queues and types of others.
+    pub(super) fn policies(&self, all: &Policies) -> Policies {
+        let mut own = Policies::default().system(all.of_system().clone());
+        for (queue, patch) in all.of_queues().filter(|(queue, _)| self.queue(queue)) {
+            own = own.queue(queue.clone(), patch.clone());
+        }
+        let is_own = |job_type: &JobType| self.types.is_empty() || self.types.contains(job_type);
+        // A token for queues may submit any type, and needs the policies of all.
+        for (job_type, patch) in all.of_types().filter(|(job_type, _)| is_own(job_type)) {
+            own = own.job_type(job_type.clone(), patch.clone());
+        }
+        own
     }
 
     /// The filter, narrowed to one queue and type that the token is for.
@@ -75,10 +117,65 @@ fn narrowed<T: Clone + PartialEq + std::fmt::Display>(what: &str, asked: Option<
     }
 }
 
+/// How many wakes a slow listener may fall behind; it then misses some, and looks by itself.
+const WAKES_MAX: usize = 256;
+
+/// What a worker serves, as far as the token is for it; `None` where it is for nothing of it.
+fn narrowed_worker(bounds: &Bounds, mut worker: WorkerRecord) -> Option<WorkerRecord> {
+    if bounds.is_empty() {
+        return Some(worker);
+    }
+    worker.queues.retain(|served| bounds.queue(&served.queue));
+    if !bounds.types.is_empty() {
+        let known = worker.types.unwrap_or_else(|| bounds.types.clone());
+        worker.types = Some(known.into_iter().filter(|job_type| bounds.types.contains(job_type)).collect());
+    }
+    let serves = !worker.queues.is_empty() && worker.types.as_ref().is_none_or(|types| !types.is_empty());
+    serves.then_some(worker)
+}
+
+/// The wakes that tell of no queue but these.
+fn narrowed_wakes(mut from: broadcast::Receiver<Wake>, queues: Vec<QueueName>) -> broadcast::Receiver<Wake> {
+    let (into, receiver) = broadcast::channel(WAKES_MAX);
+    tokio::spawn(async move {
+        loop {
+            let wake = tokio::select! {
+                () = into.closed() => return,
+                wake = from.recv() => wake,
+            };
+            match wake {
+                Ok(Wake::Scheduled(queue) | Wake::Paused(queue)) if !queues.contains(&queue) => {}
+                // Nobody listening any more ends it above.
+                Ok(wake) => drop(into.send(wake)),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    });
+    receiver
+}
+
 /// A failure's words may repeat what the job was given; its category and code do not.
 fn hide(failure: &mut FailureRecord) {
     HIDDEN.clone_into(&mut failure.message);
     failure.causes.clear();
+}
+
+/// Handlers say why they cancel a job, too, and in their own words.
+fn hide_reason(reason: &mut Reason) {
+    if reason.message.is_some() {
+        reason.message = Some(HIDDEN.to_owned());
+    }
+}
+
+/// An act's words: why, and the filter where it names what is hidden.
+fn hide_act(act: &mut ActRecord) {
+    if act.why.is_some() {
+        act.why = Some(HIDDEN.to_owned());
+    }
+    if act.target.contains("key=") || act.target.contains("text=") {
+        HIDDEN.clone_into(&mut act.target);
+    }
 }
 
 /// A URL without what follows its host: that is where its secrets are.
@@ -113,6 +210,9 @@ impl Bound {
         }
         if let Some(progress) = &mut job.progress {
             progress.message = String::new();
+        }
+        if let Some(reason) = &mut job.reason {
+            hide_reason(reason);
         }
         hide_options(&mut Arc::make_mut(&mut job.spec).options);
         job
@@ -165,6 +265,14 @@ impl Bound {
         }
     }
 
+    /// Refuses a token what is of a whole queue, unless it is for all of it.
+    fn whole_queue(&self, queue: &QueueName) -> Result<()> {
+        if !self.bounds.types.is_empty() {
+            return Err(Error::Unauthorized("a whole queue is more than this token's types".to_owned()));
+        }
+        narrowed("queue", Some(queue.clone()), &self.bounds.queues).map(drop)
+    }
+
     /// Refuses a bound token what is of no one queue.
     fn whole(&self, what: &str) -> Result<()> {
         if self.bounds.is_empty() {
@@ -212,20 +320,17 @@ impl Layer for Bound {
     }
 
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
-        if !self.bounds.types.is_empty() {
-            return Err(Error::Unauthorized("a whole queue is more than this token's types".to_owned()));
-        }
-        narrowed("queue", Some(edit.queue.clone()), &self.bounds.queues)?;
+        self.whole_queue(&edit.queue)?;
         self.inner.control(edit, by).await
     }
 
     async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
-        narrowed("queue", Some(queue.clone()), &self.bounds.queues)?;
+        self.whole_queue(queue)?;
         self.inner.controlled(queue).await
     }
 
     async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
-        narrowed("queue", Some(query.queue.clone()), &self.bounds.queues)?;
+        self.whole_queue(&query.queue)?;
         self.inner.keys(query).await
     }
 
@@ -285,7 +390,15 @@ impl Layer for Bound {
 
     async fn explain(&self, job: JobId) -> Result<Explanation> {
         self.seen(job).await?;
-        self.inner.explain(job).await
+        let mut explained = self.inner.explain(job).await?;
+        if self.hides {
+            explained.reasons.iter_mut().for_each(|why| match why {
+                Why::Ended { because: Some(reason), .. } => hide_reason(reason),
+                Why::Damaged { damage } => HIDDEN.clone_into(damage),
+                _ => {}
+            });
+        }
+        Ok(explained)
     }
 
     async fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
@@ -319,17 +432,86 @@ impl Layer for Bound {
             }
             Target::Matching { filter, .. } => *filter = self.narrow(filter)?,
         }
+        if matches!(&operation.act, Act::Requeue(options) if options.with_dependents) {
+            self.whole("dependents")?;
+        }
         self.inner.operate(&operation).await
     }
 
     async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
         self.whole("acts")?;
-        self.inner.acts(after, limit).await
+        let mut page = self.inner.acts(after, limit).await?;
+        if self.hides {
+            page.items.iter_mut().for_each(hide_act);
+        }
+        Ok(page)
+    }
+
+    async fn upkeep(&self, request: &Upkeep) -> Result<UpkeepReport> {
+        self.whole("upkeep and retention")?;
+        self.inner.upkeep(request).await
+    }
+
+    async fn check(&self) -> Result<Vec<String>> {
+        self.whole("checks")?;
+        self.inner.check().await
+    }
+
+    async fn put_sample(&self, step: SampleStep, sample: &Sample) -> Result<()> {
+        self.whole("samples")?;
+        self.inner.put_sample(step, sample).await
+    }
+
+    async fn rewrite(&self, rewrites: &[Rewrite]) -> Result<Vec<bool>> {
+        self.whole("rewrites")?;
+        self.inner.rewrite(rewrites).await
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        if self.bounds.queues.is_empty() {
+            return self.inner.wakes();
+        }
+        narrowed_wakes(self.inner.wakes(), self.bounds.queues.clone())
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>> {
+        let workers = self.inner.workers().await?;
+        Ok(workers.into_iter().filter_map(|worker| narrowed_worker(&self.bounds, worker)).collect())
+    }
+
+    /// What a worker says that it serves is what `explain` and operators go by.
+    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+        for served in &worker.queues {
+            narrowed("queue", Some(served.queue.clone()), &self.bounds.queues)?;
+        }
+        let mut worker = worker.clone();
+        match &worker.types {
+            Some(types) => {
+                for job_type in types {
+                    narrowed("type", Some(job_type.clone()), &self.bounds.types)?;
+                }
+            }
+            None if self.bounds.types.is_empty() => {}
+            None => worker.types = Some(self.bounds.types.clone()),
+        }
+        self.inner.announce(&worker).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
         let mut queues = self.inner.queues().await?;
         queues.retain(|queue| self.bounds.queue(&queue.name));
+        if self.bounds.types.is_empty() {
+            return Ok(queues);
+        }
+        // What is told of a queue is of all its types: of this token's own there are the lanes.
+        let lanes = Layer::observe(self, None).await?.lanes;
+        for queue in &mut queues {
+            (queue.states, queue.oldest_scheduled, queue.control) = ([0; 9], None, None);
+            for lane in lanes.iter().filter(|lane| lane.queue == queue.name) {
+                queue.states.iter_mut().zip(lane.states).for_each(|(sum, count)| *sum += count);
+            }
+        }
+        queues.retain(|queue| queue.states != [0; 9]);
         Ok(queues)
     }
 
@@ -347,7 +529,7 @@ impl Layer for Bound {
         if !self.bounds.is_empty()
             && let Some(there) = self.schedule(name).await?
         {
-            self.bounds.check(&there.spec.job)?;
+            self.bounds.check_lane(&there.spec.job)?;
         }
         self.inner.edit_schedule(edit, by).await
     }
@@ -362,7 +544,7 @@ impl Layer for Bound {
             let page = self.inner.schedules(after.as_deref(), PAGE_MAX).await?;
             after = page.last().map(|schedule| schedule.spec.name.clone());
             let is_last = page.len() < PAGE_MAX;
-            seen.extend(page.into_iter().filter(|schedule| self.bounds.check(&schedule.spec.job).is_ok()));
+            seen.extend(page.into_iter().filter(|schedule| self.bounds.check_lane(&schedule.spec.job).is_ok()));
             if is_last || seen.len() >= limit {
                 seen.truncate(limit);
                 return Ok(self.shown_schedules(seen));
@@ -379,7 +561,7 @@ impl Layer for Bound {
 #[cfg(test)]
 mod tests {
     use windlass::job::WorkerId;
-    use windlass::store::{Act, MemoryStore};
+    use windlass::store::{MemoryStore, ServedQueue};
     use windlass::{Client, NewJob, Payload};
 
     use super::*;
@@ -486,6 +668,109 @@ mod tests {
         assert!(is_unauthorized(Store::claim(&free, &request).await));
         let bounds = Bounds { queues: vec![queue("windlass.webhooks")], types: Vec::new() };
         assert!(Store::claim(&Bound { inner: store, bounds, hides: false }, &request).await.is_ok());
+    }
+
+    /// A client that is bound to the type `a`.
+    fn for_type_a(whole: &Client) -> Bound {
+        let bounds = Bounds { queues: Vec::new(), types: vec![JobType::new("a").expect("a name")] };
+        Bound { inner: Arc::clone(whole.store()), bounds, hides: false }
+    }
+
+    #[tokio::test]
+    async fn m17_a_key_reaches_no_job_that_the_token_is_not_for() {
+        let (client, whole, [_, other]) = bound(false).await;
+        let keyed = |scope| NewJob::new("t", Payload::default()).queue("mail").idempotency("order-7-pay", scope, None);
+        for scope in [Scope::Type, Scope::Global] {
+            assert!(is_unauthorized(client.enqueue(keyed(scope)).await), "{scope:?}");
+            assert_eq!(whole.job(other).await.expect("a job").state, windlass::State::Scheduled);
+        }
+        assert!(!client.enqueue(keyed(Scope::Queue)).await.expect("its own").existing);
+        let of_type = for_type_a(&whole);
+        let job = |scope| NewJob::new("a", Payload::default()).idempotency("k", scope, None);
+        let of_type = Client::with_store(Arc::new(of_type));
+        assert!(is_unauthorized(of_type.enqueue(job(Scope::Queue)).await));
+        assert!(of_type.enqueue(job(Scope::Type)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn m17_a_bound_token_learns_nothing_of_the_workers_of_others() {
+        let (client, whole, _) = bound(false).await;
+        let report = |name: &str, queues: &[&str]| WorkerReport {
+            id: WorkerId::new(name).expect("a name"),
+            host: "host".to_owned(),
+            queues: queues.iter().map(|name| ServedQueue { queue: queue(name), slots: 1, busy: 0 }).collect(),
+            types: None,
+        };
+        whole.store().announce(&report("both", &["mail", "pay"])).await.expect("announced");
+        whole.store().announce(&report("other", &["pay"])).await.expect("announced");
+        let seen = client.store().workers().await.expect("workers");
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].queues.iter().map(|served| served.queue.as_str()).collect::<Vec<_>>(), ["mail"]);
+        assert!(is_unauthorized(client.store().announce(&report("liar", &["pay"])).await));
+        assert!(client.store().announce(&report("own", &["mail"])).await.is_ok());
+        let of_type = for_type_a(&whole);
+        Store::announce(&of_type, &report("typed", &["pay"])).await.expect("announced");
+        let typed =
+            whole.store().workers().await.expect("workers").into_iter().find(|worker| worker.id.as_str() == "typed");
+        assert_eq!(typed.and_then(|worker| worker.types).map(|types| types.len()), Some(1), "it serves no other type");
+    }
+
+    #[tokio::test]
+    async fn m17_a_bound_token_is_woken_for_its_own_queues() {
+        let (client, whole, _) = bound(false).await;
+        let mut wakes = client.store().wakes();
+        for name in ["pay", "mail"] {
+            whole.enqueue(NewJob::new("t", Payload::default()).queue(name)).await.expect("enqueue");
+        }
+        assert_eq!(wakes.recv().await.expect("a wake"), Wake::Scheduled(queue("mail")));
+    }
+
+    #[tokio::test]
+    async fn m17_a_token_for_types_sees_no_numbers_of_others() {
+        let whole = Client::in_memory();
+        for (name, job_type) in [("mail", "a"), ("mail", "b"), ("pay", "b")] {
+            whole.enqueue(NewJob::new(job_type, Payload::default()).queue(name)).await.expect("enqueue");
+        }
+        let seen = for_type_a(&whole);
+        let queues = Store::queues(&seen).await.expect("queues");
+        assert_eq!(queues.iter().map(|queue| queue.states.iter().sum::<u64>()).collect::<Vec<_>>(), [1]);
+        assert!(is_unauthorized(Store::keys(&seen, &KeyQuery::new(queue("mail"))).await));
+        assert!(is_unauthorized(Store::controlled(&seen, &queue("mail")).await));
+    }
+
+    #[tokio::test]
+    async fn m17_a_bound_token_does_nothing_to_the_whole_store() {
+        let (client, _, [own, _]) = bound(false).await;
+        let store = client.store();
+        assert!(is_unauthorized(store.upkeep(&Upkeep::default()).await));
+        assert!(is_unauthorized(store.check().await));
+        let options = windlass::job::RequeueOptions { with_dependents: true, ..Default::default() };
+        let (target, act) = (Target::Jobs(vec![own]), Act::Requeue(options));
+        let requeue = Operation { target, act, by: None, why: String::new(), dry_run: true };
+        assert!(is_unauthorized(store.operate(&requeue).await));
+        let policies =
+            Policies::default().queue(queue("pay"), Default::default()).queue(queue("mail"), Default::default());
+        let bounds = Bounds { queues: vec![queue("mail")], types: Vec::new() };
+        assert_eq!(bounds.policies(&policies).of_queues().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["mail"]);
+    }
+
+    #[tokio::test]
+    async fn l2_words_of_handlers_and_of_acts_are_hidden_too() {
+        let (_, whole, [own, _]) = bound(false).await;
+        let free = Bound { inner: Arc::clone(whole.store()), bounds: Bounds::default(), hides: true };
+        let filter = Filter { key: Some("order-7-mail".to_owned()), ..Filter::default() };
+        let matching = Target::Matching { filter, limit: 10, after: None };
+        let (act, why) = (Act::Cancel { force: false }, "card 4111".to_owned());
+        whole.store().operate(&Operation { target: matching, act, by: None, why, dry_run: false }).await.expect("done");
+        let seen = Client::with_store(Arc::new(free));
+        let told = format!(
+            "{:?} {:?} {:?}",
+            seen.job(own).await.expect("a job"),
+            seen.store().explain(own).await.expect("explained"),
+            seen.store().acts(None, 10).await.expect("acts")
+        );
+        assert!(told.contains("Cancelled") && told.contains(HIDDEN), "{told}");
+        assert!(!told.contains("4111") && !told.contains("order-7"), "{told}");
     }
 
     #[tokio::test]

@@ -257,7 +257,7 @@ fn apis(client: &Client, settings: &Settings, stopping: &CancellationToken, relo
             return api::router(state.with_client(client.clone().submitted_by(name)));
         }
         let seen = Bound { inner: Arc::clone(client.store()), bounds: bounds.clone(), hides };
-        let (limits, policies) = (*client.limits_in_force(), client.policies_in_force().clone());
+        let (limits, policies) = (*client.limits_in_force(), bounds.policies(client.policies_in_force()));
         let client = Client::with_store(Arc::new(seen)).limits(limits).policies(policies);
         api::router(state.on(client.submitted_by(name)))
     })

@@ -243,6 +243,34 @@ async fn m17_tokens_end_and_are_replaced_without_a_restart() {
 }
 
 #[tokio::test]
+async fn m17_a_read_only_server_gives_nobody_more_than_before() {
+    let tokens = [(Role::Submit, Bounds::default()), (Role::Operate, Bounds::default())];
+    let bound = Bounds { queues: vec![windlass::QueueName::new("mail").expect("a name")], types: Vec::new() };
+    let made = tokens.into_iter().chain([(Role::Read, bound)]).map(|(role, bounds)| {
+        let (token, hash) = new_token().expect("a token");
+        (format!("authorization: Bearer {token}\r\n"), Token::new(&hash, role, &hash).expect("valid").bound(bounds))
+    });
+    let (headers, tokens): (Vec<String>, Vec<Token>) = made.unzip();
+    let [submit, operate, bound] = headers.try_into().expect("three");
+    let mut settings = settings();
+    settings.tokens = Tokens::new(tokens).expect("three tokens");
+    settings.read_only = true;
+    let served = serve(settings).await;
+    for (line, headers, expected) in [
+        ("GET /v1/jobs", &submit, 403),
+        ("POST /v1/jobs", &submit, 403),
+        ("GET /metrics", &submit, 403),
+        ("GET /v1/jobs", &operate, 200),
+        ("POST /v1/jobs", &operate, 403),
+        ("GET /metrics", &operate, 200),
+        ("GET /v1/jobs", &bound, 200),
+        ("GET /metrics", &bound, 403),
+    ] {
+        assert_eq!(status(&served.ask(line, headers, "").await), expected, "{line} {headers}");
+    }
+}
+
+#[tokio::test]
 async fn every_answer_carries_the_security_headers_and_refusals_a_request_id() {
     let served = serve(settings()).await;
     for (line, headers) in

@@ -70,3 +70,16 @@ async fn of_acts_the_newest_ten_thousand_are_kept() {
     let newest = store.acts(None, 1).await.expect("acts").items;
     assert_eq!(newest[0].by.as_deref(), Some("ada"), "what was done last is there");
 }
+
+/// M10: producers choose the names of queues, and whoever watches must not wait for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn m10_two_thousand_queues_are_counted_at_once() {
+    let store = open(options(&url(), &new_schema())).await;
+    store.insert(batch((0..2000).map(|number| job().queue(format!("q{number:04}"))).collect())).await.expect("insert");
+    let begun = std::time::Instant::now();
+    let queues = store.queues().await.expect("queues");
+    assert_eq!(queues.iter().map(|queue| queue.count(State::Scheduled)).sum::<u64>(), 2000);
+    assert!(queues.is_sorted_by(|one, next| one.name.as_str() < next.name.as_str()), "by name");
+    // With a product of lists in it, it took more than the thirty seconds for which a call waits.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -58,6 +58,8 @@ pub(super) struct Admitted {
     pub(super) name: Option<String>,
     pub(super) role: Role,
     pub(super) payloads_hidden: bool,
+    /// Whether it is bound to queues or types.
+    pub(super) bound: bool,
     pub(super) share: Option<Arc<Pools>>,
     pub(super) api: Router,
 }
@@ -95,8 +97,9 @@ struct Hiding {
 }
 
 impl Hiding {
+    /// Where nobody may act, everybody may look, but for those who never might.
     fn role(self, own: Role) -> Role {
-        if self.acts { Role::Read } else { own }
+        if self.acts && own != Role::Submit { Role::Read } else { own }
     }
 
     fn payloads_from(self, role: Role) -> bool {
@@ -136,7 +139,7 @@ impl Access {
             let api = self.apis.whole.clone();
             let role = self.hiding.role(Role::Admin);
             let payloads_hidden = self.hiding.payloads_from(role);
-            return Ok(Admitted { name: None, role, payloads_hidden, share: None, api });
+            return Ok(Admitted { name: None, role, payloads_hidden, bound: false, share: None, api });
         }
         let (place, _) = in_force(each.tokens.find(presented.ok_or(Unknown::None)?))?;
         Ok(each.admitted[place].clone())
@@ -176,6 +179,7 @@ impl Each {
                 name: Some(token.name().to_owned()),
                 role,
                 payloads_hidden,
+                bound: !token.bounds().is_empty(),
                 share: Some(Arc::clone(share)),
                 api: (apis.bound)(&Seen { name: token.name(), whole, bounds: token.bounds(), hides: payloads_hidden }),
             }

@@ -43,8 +43,11 @@ impl Guard {
         }
         let role = admitted.role;
         let refused = match () {
-            () if !role.covers(needed) && self.read_only => {
+            () if needed != Role::Read && self.read_only => {
                 Some(format!("this needs the role {needed}; the server is read-only"))
+            }
+            () if path == "/metrics" && admitted.bound => {
+                Some("metrics are of all queues, and this token is bound to queues or types".to_owned())
             }
             () if !role.covers(needed) => Some(format!("this needs the role {needed}; the token has {role}")),
             () if session.is_some() && needed == Role::Work => {
