@@ -63,12 +63,8 @@ async fn errors(State(state): State<ApiState>, mut query: Query) -> Result<Json<
 
 /// Groups of RETRYING jobs, the soonest to be tried first.
 async fn retrying(state: &ApiState, asked: &FaultQuery) -> Result<ErrorPage, Refusal> {
-    let filter = Filter {
-        states: vec![JobState::Retrying],
-        queue: asked.queue.clone(),
-        job_type: asked.job_type.clone(),
-        ..Filter::default()
-    };
+    let mut filter = Filter::new().states([JobState::Retrying]);
+    (filter.queue, filter.job_type) = (asked.queue.clone(), asked.job_type.clone());
     let mut jobs: Vec<JobRecord> = Vec::new();
     let (mut after, mut looked) = (None, 0);
     loop {
