@@ -10,7 +10,15 @@ export default defineConfig({
   testDir: "test/browser",
   outputDir: "test-results",
   fullyParallel: false,
-  workers: 2,
+  // Some files mostly wait: for samples, for a gap, for a heap that might grow.
+  workers: 3,
+  // What looks and acts, once more on the other store, where a server is named; `scale` is on both by itself. The names are those of stores.
+  projects: [
+    { name: "sqlite" },
+    ...(process.env.WINDLASS_TEST_POSTGRES
+      ? [{ name: "postgres", testMatch: /(truth|planted|features|screens|security|flow)\.spec\.ts$/ }]
+      : []),
+  ],
   // A test that passes only at its second try is reported as flaky, and is a test to mend.
   retries: process.env.CI ? 2 : 0,
   // Tests wait for what they want to see, however long a busy machine takes; these only end those that never will.

@@ -39,7 +39,18 @@ pub struct Dump {
     pub leaks: Vec<String>,
     /// From when to when leases held although they had run out, because the store was away.
     #[serde(default)]
-    pub absences: Vec<(i64, i64)>,
+    pub absences: Vec<AbsenceEnd>,
+}
+
+/// An absence of the store, as it recorded it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AbsenceEnd {
+    /// When it began: leases that had not ended by then hold on.
+    pub from: i64,
+    /// When the store was back.
+    pub back: i64,
+    /// Until when those leases held.
+    pub until: i64,
 }
 
 /// A job at the end.
@@ -52,6 +63,9 @@ pub struct JobEnd {
     /// Its queue.
     #[serde(default)]
     pub queue: String,
+    /// Its type.
+    #[serde(default)]
+    pub job_type: String,
     /// Its key for flow control.
     #[serde(default)]
     pub flow_key: Option<String>,
@@ -124,6 +138,7 @@ impl JobEnd {
             id,
             state,
             queue: String::new(),
+            job_type: String::new(),
             flow_key: None,
             generation: 0,
             runs_max: 3,
@@ -157,6 +172,7 @@ impl JobEnd {
         };
         JobEnd {
             queue: job.spec.queue.to_string(),
+            job_type: job.spec.job_type.to_string(),
             flow_key: options.key.clone(),
             generation: job.generation,
             runs_max: retry.max_attempts + if retry.lost == Lost::Free { LOST_FREE_MAX } else { 0 },
@@ -301,8 +317,8 @@ async fn schedules(store: &dyn Store) -> Result<Vec<ScheduleEnd>> {
     Ok(store.schedules(None, PAGE_MAX).await?.iter().map(end).collect())
 }
 
-/// The absences that the store recorded: when each began, and until when leases held after it.
-async fn absences(store: &dyn Store) -> Result<Vec<(i64, i64)>> {
+/// The absences that the store recorded.
+async fn absences(store: &dyn Store) -> Result<Vec<AbsenceEnd>> {
     let mut absences = Vec::new();
     let mut after = None;
     loop {
@@ -310,7 +326,10 @@ async fn absences(store: &dyn Store) -> Result<Vec<(i64, i64)>> {
         let moment = |text: &str| text.rsplit(' ').next().and_then(|at| at.parse::<windlass::Timestamp>().ok());
         for act in page.items.iter().filter(|act| act.act == "absence") {
             let until = act.why.as_deref().and_then(moment);
-            absences.extend(moment(&act.target).zip(until).map(|(from, until)| (from.as_micros(), until.as_micros())));
+            absences.extend(moment(&act.target).zip(until).map(|(from, until)| {
+                let [from, back, until] = [from, act.at, until].map(windlass::Timestamp::as_micros);
+                AbsenceEnd { from, back, until }
+            }));
         }
         after = page.next;
         if after.is_none() {

@@ -48,6 +48,9 @@ pub enum Event {
         batch: Option<String>,
         /// The idempotency key of each job, with its scope.
         keys: Vec<Option<String>>,
+        /// The type of each job.
+        #[serde(default)]
+        types: Vec<String>,
     },
     /// They were stored.
     Enqueued {

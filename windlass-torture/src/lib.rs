@@ -20,6 +20,8 @@ mod pair;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 #[cfg(feature = "planted-bugs")]
+pub mod planted_failover;
+#[cfg(feature = "planted-bugs")]
 pub mod planted_flow;
 pub mod process;
 pub mod recording;

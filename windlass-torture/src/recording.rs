@@ -89,7 +89,8 @@ impl Layer for Recording {
         let call = self.log.new_call();
         let batch = submission.jobs().first().and_then(|job| job.options.correlation_id.clone());
         let keys = submission.jobs().iter().map(scoped_key).collect();
-        self.log.write(Event::EnqueueSent { call, batch, keys });
+        let types = submission.jobs().iter().map(|job| job.job_type.to_string()).collect();
+        self.log.write(Event::EnqueueSent { call, batch, keys, types });
         let answer = self.inner.insert(submission).await;
         match &answer {
             Ok(inserted) => {

@@ -64,6 +64,8 @@ const WAIT: &str = "windlass_job_wait_seconds";
 const RUN: &str = "windlass_job_run_seconds";
 const CLAIM_BATCH: &str = "windlass_claim_batch_jobs";
 const SETTLE_BATCH: &str = "windlass_settle_batch_jobs";
+const CLAIM_BLOCKED: &str = "windlass_claim_blocked_total";
+const KEY_WAIT: &str = "windlass_key_wait_seconds";
 const STALE: &str = "windlass_settlements_stale_total";
 const DROPPED: &str = "windlass_settlements_dropped_total";
 const LOST: &str = "windlass_leases_lost_total";
@@ -95,6 +97,18 @@ pub const METRICS: &[Metric] = &[
     metric(WAIT, Kind::Histogram, &["queue", "type"], "From SCHEDULED to claimed, by the store's clock"),
     metric(RUN, Kind::Histogram, &["queue", "type"], "Run time of handlers"),
     metric(CLAIM_BATCH, Kind::Histogram, &[], "Jobs in one claim that found any"),
+    metric(
+        CLAIM_BLOCKED,
+        Kind::Counter,
+        &["queue", "why"],
+        "Claims from a controlled queue that its gates gave less than they asked for, by why: limit, rate, hold, ordered, halted",
+    ),
+    metric(
+        KEY_WAIT,
+        Kind::Histogram,
+        &["queue"],
+        "How long each key that a claim from a controlled queue served had waited, by its longest-waiting job",
+    ),
     metric(SETTLE_BATCH, Kind::Histogram, &[], "Settlements in one call"),
     metric(STALE, Kind::Counter, &["reason"], "Settlements refused because the lease did not hold"),
     metric(DROPPED, Kind::Counter, &[], "Outcomes given up because their lease ran out before the store took them"),
@@ -145,6 +159,24 @@ pub(crate) fn enqueue_failed(error: &Error) {
 
 pub(crate) fn claim_batch(jobs: usize) {
     histogram!(CLAIM_BATCH).record(jobs as f64);
+}
+
+/// Counts a claim from a controlled queue that got less than it asked for, once for each reason.
+pub(crate) fn claim_blocked(queue: &QueueName, why: impl IntoIterator<Item = &'static str>) {
+    for why in why {
+        counter!(CLAIM_BLOCKED, "queue" => queue.to_string(), "why" => why).increment(1);
+    }
+}
+
+/// Records how long the keys that a claim served had waited.
+pub(crate) fn keys_served(queue: &QueueName, waits: Vec<Duration>) {
+    if waits.is_empty() {
+        return;
+    }
+    let histogram: Histogram = histogram!(KEY_WAIT, "queue" => queue.to_string());
+    for wait in waits {
+        histogram.record(wait);
+    }
 }
 
 pub(crate) fn settle_batch(jobs: usize) {

@@ -145,13 +145,6 @@ pub(super) fn bytes_of(job: &JobRecord) -> usize {
     data + tags + said + JOB_BYTES
 }
 
-/// The job without what users put into it, for callers that keep many jobs and show none of that.
-pub(super) fn without_data(mut job: JobRecord) -> JobRecord {
-    Arc::make_mut(&mut job.spec).payload = Payload::default();
-    (job.result, job.checkpoint) = (None, None);
-    job
-}
-
 /// About how large a worker is in an answer.
 pub(super) fn bytes_of_worker(worker: &WorkerRecord) -> usize {
     let queues = worker.queues.iter().map(|served| served.queue.as_str().len() + SERVED_BYTES).sum::<usize>();

@@ -185,11 +185,11 @@ fn foresee(asked: &Preview, from: Timestamp, n: usize) -> Result<Previewed, Erro
     let timing =
         crate::wire::timing(asked.cron.as_deref(), asked.zone.as_deref(), asked.every, asked.anchor, asked.delay)?;
     timing.check()?;
+    let words = crate::wire::words(&timing);
     match timing {
         Timing::Cron(cron) => {
             let found = look(cron.expression(), cron.zone(), from, n)?;
             let warnings = warnings(&found.next, from);
-            let words = format!("{}, {}", cron.words().trim_end_matches('.'), cron.zone());
             Ok(Previewed { words, next: found.next, clock_changes: found.clock_changes, warnings })
         }
         Timing::Every { every, anchor } => {
@@ -201,11 +201,9 @@ fn foresee(asked: &Preview, from: Timestamp, n: usize) -> Result<Previewed, Erro
                 Foreseen { at, local: local(&TimeZone::UTC, moment(at)), note: None }
             };
             let next = (passed..).take(n).map(slot).collect();
-            let words = format!("every {}", Span(every));
             Ok(Previewed { words, next, clock_changes: Vec::new(), warnings: Vec::new() })
         }
-        Timing::Delay { after } => {
-            let words = format!("{} after the end of its last job", Span(after));
+        Timing::Delay { .. } => {
             Ok(Previewed { words, next: Vec::new(), clock_changes: Vec::new(), warnings: Vec::new() })
         }
     }

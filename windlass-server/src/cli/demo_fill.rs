@@ -30,7 +30,19 @@ pub(crate) struct Arguments {
     output: OutputArgs,
 }
 
-/// Of twenty jobs, sixteen complete, two wait for a worker, one for its time, and one dies.
+/// How a batch of jobs ends that is claimed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Completes,
+    Dies,
+    /// It fails, and is tried again a long time later.
+    Retries,
+}
+
+/// How long jobs wait for their moment: longer than anybody looks at the store.
+const LATER: Duration = Duration::from_secs(3 * 24 * 3600);
+
+/// Of twenty jobs, sixteen complete, two wait for a worker, one for its time or, of four of these, for its next try, and one dies.
 pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<()> {
     let session = reach.open(&arguments.output).await?;
     let client = &session.client;
@@ -44,14 +56,14 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     for batch in 0..batches {
         let queue = QUEUES[batch % QUEUES.len()];
         match batch % 20 {
-            0..16 => finish(&session, queue, batch, false).await?,
-            16..18 => drop(client.enqueue_all(jobs(queue, batch, false)).await?),
+            0..16 => finish(&session, queue, batch, Ending::Completes).await?,
+            16..18 => drop(client.enqueue_all(jobs(queue, batch, None)).await?),
+            18 if batch / 20 % 4 == 0 => finish(&session, queue, batch, Ending::Retries).await?,
             18 => {
-                let later = jobs(queue, batch, false).into_iter();
-                let later = later.map(|job| job.delay(Duration::from_secs(3600)));
+                let later = jobs(queue, batch, None).into_iter().map(|job| job.delay(LATER));
                 client.enqueue_all(later.collect::<Vec<_>>()).await?;
             }
-            _ => finish(&session, queue, batch, true).await?,
+            _ => finish(&session, queue, batch, Ending::Dies).await?,
         }
         if batch % 100 == 99 {
             say(format!("{} jobs, {} s", number(((batch + 1) * BATCH) as u64), begun.elapsed().as_secs()));
@@ -61,14 +73,16 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
 }
 
 /// Jobs of one batch: of several types, some with a tag and a correlation id.
-fn jobs(queue: &str, batch: usize, dies: bool) -> Vec<NewJob> {
+fn jobs(queue: &str, batch: usize, ending: Option<Ending>) -> Vec<NewJob> {
     let job = |number: usize| {
         let kind = number % 5;
         let payload =
             Payload::json(&serde_json::json!({ "number": batch * BATCH + number, "words": "a plain payload" }));
         // Those that shall be claimed have a queue of their own, so that nothing that waits is taken.
-        let queue = if batch % 20 < 16 || dies { format!("{queue}.done") } else { queue.to_owned() };
-        let job = NewJob::new(format!("{queue}.kind{kind}"), payload.unwrap_or_default()).queue(queue).max_attempts(1);
+        let queue = if ending.is_some() { format!("{queue}.done") } else { queue.to_owned() };
+        let tries = if ending == Some(Ending::Retries) { 5 } else { 1 };
+        let job = NewJob::new(format!("{queue}.kind{kind}"), payload.unwrap_or_default()).queue(queue);
+        let job = job.max_attempts(tries);
         if number.is_multiple_of(100) {
             job.tag("customer", (number / 100).to_string()).correlation_id(format!("order-{batch}"))
         } else {
@@ -79,22 +93,24 @@ fn jobs(queue: &str, batch: usize, dies: bool) -> Vec<NewJob> {
 }
 
 /// Enqueues a batch, claims it and ends it.
-async fn finish(session: &super::connect::Session, queue: &str, batch: usize, dies: bool) -> anyhow::Result<()> {
-    session.client.enqueue_all(jobs(queue, batch, dies)).await?;
+async fn finish(session: &super::connect::Session, queue: &str, batch: usize, ending: Ending) -> anyhow::Result<()> {
+    session.client.enqueue_all(jobs(queue, batch, Some(ending))).await?;
     let request = ClaimRequest::new(WorkerId::new("demo-fill")?, QueueName::new(format!("{queue}.done"))?, BATCH);
     let claimed = session.store().claim(&request).await?;
     let settlements: Vec<Settlement> = claimed
         .into_iter()
         .enumerate()
-        .map(|(number, claimed)| match dies {
-            false => claimed.lease.complete(None),
-            true => {
+        .map(|(number, claimed)| match ending {
+            Ending::Completes => claimed.lease.complete(None),
+            Ending::Dies | Ending::Retries => {
                 let fault = number % FAULTS;
                 let failure = match fault % 2 {
-                    0 => Failure::permanent(format!("code_{fault}"), format!("row {number} is bad")),
+                    0 if ending == Ending::Dies => {
+                        Failure::permanent(format!("code_{fault}"), format!("row {number} is bad"))
+                    }
                     _ => Failure::temporary(format!("part {} of import {number} cannot be read", letters(fault))),
                 };
-                claimed.lease.fail(failure, &mut || 0.5)
+                claimed.lease.fail(failure.retry_after(LATER), &mut || 0.5)
             }
         })
         .collect();

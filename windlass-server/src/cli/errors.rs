@@ -22,6 +22,9 @@ that differ only in numbers, ids, quoted text and paths. Act on a whole group by
   windlass errors --queue mail
   windlass dlq requeue --fingerprint 2f0c12ab3d4e5f60 --dry-run")]
 pub(crate) struct Arguments {
+    /// Jobs that failed and are tried again, in place of dead ones
+    #[arg(long)]
+    retrying: bool,
     /// Only jobs in this queue
     #[arg(long, value_name = "QUEUE", value_parser = parse::queue)]
     queue: Option<QueueName>,
@@ -38,6 +41,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     let session = reach.open(&arguments.output).await?;
     let next = async |limit: usize, after: Option<Cursor>| {
         let query = FaultQuery {
+            retrying: arguments.retrying,
             queue: arguments.queue.clone(),
             job_type: arguments.job_type.clone(),
             limit: limit.min(FAULTS_MAX),
@@ -45,7 +49,11 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         };
         session.store().faults(&query).await
     };
-    session.out.pages(&arguments.page, "no job failed for good, or none that matches", next).await
+    let nothing = match arguments.retrying {
+        true => "no job is between two tries, or none that matches",
+        false => "no job failed for good, or none that matches",
+    };
+    session.out.pages(&arguments.page, nothing, next).await
 }
 
 impl Row for FaultGroup {

@@ -128,6 +128,9 @@ fn advice_of(error: &Error) -> Option<&'static str> {
             Some("look for it with `windlass jobs list`; ended jobs are pruned after their retention")
         }
         Error::NotFound { what: "schedule", .. } => Some("`windlass schedules list` shows the names there are"),
+        Error::NotFound { what: "control of queue", .. } => {
+            Some("`windlass queues control QUEUE --running N` brings a queue under control")
+        }
         Error::NotFound { what: "workflow", .. } => Some("`windlass workflows list` shows the ids there are"),
         Error::DependencyNotFound { .. } => Some("enqueue the job it depends on first, or leave the dependency out"),
         Error::IllegalState { .. } => Some("`windlass jobs explain ID` says where the job stands and what it allows"),
@@ -145,6 +148,9 @@ fn advice_of(error: &Error) -> Option<&'static str> {
         Error::StaleLease { .. } => Some("another worker may own the job now; look at it before doing anything"),
         Error::DependencyCycle { .. } => Some("leave out one of the dependencies that close the circle"),
         Error::DependencyLimit { .. } => Some("split it: a job may depend on one that gathers others"),
+        Error::Conflict(problem) if problem.ends_with("is not controlled: set its control first") => {
+            Some("`windlass queues control QUEUE --running N` brings a queue under control")
+        }
         Error::Conflict(_) => Some("it exists already: choose another name or version"),
         Error::Store { .. } => Some("retrying will not help; `windlass doctor` and `windlass store check` look closer"),
         // They say themselves what would be right.

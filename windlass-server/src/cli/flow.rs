@@ -24,22 +24,22 @@ pub(crate) struct ControlArgs {
     #[arg(value_name = "QUEUE", value_parser = parse::queue)]
     queue: QueueName,
     /// Most jobs of the queue that run at once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     running: Option<u32>,
     /// Most jobs of the queue that start in a time, such as 100/s, 10/min or 500/h
-    #[arg(long, value_name = "N/TIME", value_parser = rate)]
+    #[arg(long, value_name = "N/TIME", value_parser = rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// How many may start at one moment
-    #[arg(long, value_name = "N", requires = "rate")]
+    #[arg(long, value_name = "N", requires = "rate", allow_negative_numbers = true)]
     burst: Option<u32>,
     /// Most jobs of a type that run at once; may be repeated
     #[arg(long, value_name = "TYPE=N", value_parser = of_type)]
     type_running: Vec<(JobType, u32)>,
     /// Most jobs of each key that run at once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     each_key_running: Option<u32>,
     /// Most jobs of each key that start in a time
-    #[arg(long, value_name = "N/TIME", value_parser = rate)]
+    #[arg(long, value_name = "N/TIME", value_parser = rate, allow_hyphen_values = true)]
     each_key_rate: Option<Rate>,
     /// Let keys share by what runs, then by turn
     #[arg(long)]
@@ -89,13 +89,13 @@ pub(crate) struct KeyArgs {
     #[arg(value_name = "KEY")]
     key: String,
     /// Most jobs of the key that run at once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     running: Option<u32>,
     /// Most jobs of the key that start in a time
-    #[arg(long, value_name = "N/TIME", value_parser = rate)]
+    #[arg(long, value_name = "N/TIME", value_parser = rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Its share beside other keys, from 1 to 1000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     weight: Option<u16>,
     /// Take its own limits away
     #[arg(long, conflicts_with_all = ["running", "rate", "weight"])]
@@ -111,7 +111,8 @@ pub(crate) struct KeyArgs {
 /// A rate such as `100/s`.
 fn rate(text: &str) -> Result<Rate, String> {
     let (count, unit) = text.split_once('/').ok_or("must be N/TIME, such as 100/s, 10/min or 500/h")?;
-    let count: u32 = count.trim().parse().map_err(|_| format!("{count:?} is not a number"))?;
+    let count: u32 =
+        count.trim().parse().map_err(|_| format!("{count:?} is no number of starts, from 1 to 1000000"))?;
     let per = match unit.trim() {
         "s" => Duration::from_secs(1),
         "min" | "m" => Duration::from_secs(60),

@@ -165,7 +165,8 @@ impl Store for HttpStore {
 
     async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
         let call = self
-            .get("group dead jobs", &["errors"])
+            .get("group failed jobs", &["errors"])
+            .maybe("state", query.retrying.then_some("retrying"))
             .maybe("queue", query.queue.as_ref().map(QueueName::as_str))
             .maybe("type", query.job_type.as_ref().map(windlass::JobType::as_str))
             .maybe("cursor", query.after.as_ref().map(|cursor| cursor.0.as_str()))

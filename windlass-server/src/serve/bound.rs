@@ -16,6 +16,8 @@ use windlass::store::{
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp};
 
+use crate::wire::HIDDEN;
+
 /// What begins the names that are the system's own, such as the queue of webhooks.
 const SYSTEM: &str = "windlass.";
 
@@ -72,9 +74,6 @@ fn narrowed<T: Clone + PartialEq + std::fmt::Display>(what: &str, asked: Option<
         }
     }
 }
-
-/// What stands in place of words that may repeat a payload.
-const HIDDEN: &str = "hidden from this token";
 
 /// A failure's words may repeat what the job was given; its category and code do not.
 fn hide(failure: &mut FailureRecord) {

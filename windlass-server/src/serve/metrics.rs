@@ -26,6 +26,7 @@ const UNSERVED: &str = "windlass_queue_unserved";
 const LIMIT: &str = "windlass_limit";
 const LIMIT_RUNNING: &str = "windlass_limit_running";
 const KEYS: &str = "windlass_keys";
+const DOOR: &str = "windlass_door_jobs";
 const OVERDUE: &str = "windlass_schedules_overdue";
 const STORE_UP: &str = "windlass_store_up";
 const REPLICATED: &str = "windlass_store_replicated";
@@ -62,6 +63,12 @@ pub const METRICS: &[Metric] = &[
         Kind::Gauge,
         &["queue", "state"],
         "Keys of a controlled queue by how they stand: of the first 10,000 by name",
+    ),
+    metric(
+        DOOR,
+        Kind::Gauge,
+        &["queue"],
+        "Due jobs of a controlled queue that no claim has sorted to their keys yet, counted up to 10,000",
     ),
     metric(OVERDUE, Kind::Gauge, &[], "Schedules that should have fired more than a minute ago"),
     metric(STORE_UP, Kind::Gauge, &[], "1 if the store answered at the time of the scrape"),
@@ -318,6 +325,10 @@ fn flow_text(queues: &[&QueueRecord], keys: &[KeyCounts], types: &[(String, Stri
             line(&mut text, format_args!("{name}{{queue=\"{queue}\",scope=\"{scope}\"}} {value}"));
         }
     }
+    head(&mut text, DOOR);
+    for queue in queues {
+        line(&mut text, format_args!("{DOOR}{{queue=\"{}\"}} {}", queue.name, queue.at_door));
+    }
     head(&mut text, KEYS);
     for counts in keys {
         for (state, count) in &counts.states {
@@ -448,6 +459,7 @@ mod tests {
             "windlass_limit_running{queue=\"mail\",scope=\"queue\"} 2\n",
             "windlass_limit_running{queue=\"mail\",scope=\"type:t\"} 2\n",
             "windlass_keys{queue=\"mail\",state=\"full\"} 2\n",
+            "windlass_door_jobs{queue=\"mail\"} 0\n",
         ] {
             assert!(text.contains(line), "{line}{text}");
         }

@@ -94,6 +94,11 @@ pub enum Because {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>, format = DateTime)]
         until: Option<Timestamp>,
+        /// The jobs that keep it closed, at most ten: those in a full gate that started first, or the one that an ordered
+        /// key waits for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schema(value_type = Vec<String>)]
+        jobs: Vec<JobId>,
     },
     /// Its first run lies ahead.
     DelayedUntil {
@@ -187,8 +192,9 @@ impl From<&StoredWhy> for Because {
             StoredWhy::LifetimeOver { deadline } => Because::LifetimeOver { deadline: *deadline },
             StoredWhy::Damaged { damage } => Because::Damaged { damage: damage.clone() },
             StoredWhy::Paused { queue } => Because::Paused { queue: queue.to_string() },
-            StoredWhy::Blocked { gate, by, words, until } => {
-                Because::Blocked { gate: gate.clone(), by: by.clone(), words: words.clone(), until: *until }
+            StoredWhy::Blocked { gate, by, words, until, jobs } => {
+                let (gate, by, words, jobs) = (gate.clone(), by.clone(), words.clone(), jobs.clone());
+                Because::Blocked { gate, by, words, until: *until, jobs }
             }
             StoredWhy::DelayedUntil { run_at } => Because::DelayedUntil { run_at: *run_at },
             StoredWhy::BackingOffUntil { run_at } => Because::BackingOffUntil { run_at: *run_at },
@@ -217,7 +223,7 @@ impl Because {
             Because::LifetimeOver { deadline } => StoredWhy::LifetimeOver { deadline },
             Because::Damaged { damage } => StoredWhy::Damaged { damage },
             Because::Paused { queue } => StoredWhy::Paused { queue: QueueName::new(queue)? },
-            Because::Blocked { gate, by, words, until } => StoredWhy::Blocked { gate, by, words, until },
+            Because::Blocked { gate, by, words, until, jobs } => StoredWhy::Blocked { gate, by, words, until, jobs },
             Because::DelayedUntil { run_at } => StoredWhy::DelayedUntil { run_at },
             Because::BackingOffUntil { run_at } => StoredWhy::BackingOffUntil { run_at },
             Because::WaitsFor { jobs } => StoredWhy::WaitsFor { jobs },

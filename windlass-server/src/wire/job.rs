@@ -11,6 +11,9 @@ use super::data;
 use super::names;
 use super::new_job::Submitted;
 
+/// What stands in place of words that may repeat a payload.
+pub const HIDDEN: &str = "hidden from this token";
+
 /// A stored job: what was submitted, and what has become of it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Job {
@@ -95,6 +98,9 @@ pub struct Job {
     /// Its last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// The fault of a job that failed for good: its group in `/v1/errors`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
     /// What its handler returned, where that is JSON.
     #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]

@@ -3,15 +3,21 @@
 use std::sync::Arc;
 
 use windlass::job::{
-    AttemptRecord, CancelAsked as StoredCancel, FailureRecord, Firing as StoredFiring, LeaseInfo,
+    AttemptRecord, CancelAsked as StoredCancel, FailureRecord, Fingerprint, Firing as StoredFiring, LeaseInfo,
     LogLine as StoredLine, Progress as StoredProgress, Reason as StoredReason, RunAt, WorkerId,
 };
 use windlass::store::Claimed;
 use windlass::{JobRecord, Result};
 
 use super::data::{self, Data};
-use super::job::{Attempt, CancelAsked, Failure, Firing, Job, Lease, LogLine, Progress, Reason};
+use super::job::{Attempt, CancelAsked, Failure, Firing, HIDDEN, Job, Lease, LogLine, Progress, Reason};
 use super::new_job::{Submitted, first_run};
+
+/// The fault of a dead job, where its words are not hidden: hidden ones would name another.
+fn fault(job: &JobRecord) -> Option<Fingerprint> {
+    let failure = job.failure.as_ref()?;
+    job.fault().filter(|_| failure.code.is_some() || failure.message != HIDDEN)
+}
 
 impl From<&JobRecord> for Job {
     fn from(job: &JobRecord) -> Self {
@@ -64,6 +70,7 @@ impl Job {
             lease_version: job.lease_version,
             cancel: job.cancel.as_ref().map(CancelAsked::from),
             failure: job.failure.as_ref().map(Failure::from),
+            fingerprint: fault(job).map(|fault| fault.to_string()),
             result: None,
             result_base64: None,
             result_content_type: None,

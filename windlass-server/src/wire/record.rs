@@ -78,6 +78,13 @@ pub struct Queue {
     /// Its flow control, if it is controlled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Controlled>,
+    /// How many of its due jobs no claim has sorted to their keys yet, up to 10,000.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub at_door: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A queue that a worker serves.
@@ -363,6 +370,7 @@ impl From<&QueueRecord> for Queue {
             states: queue.states.into(),
             oldest_scheduled: queue.oldest_scheduled,
             control: queue.control.as_ref().map(Into::into),
+            at_door: queue.at_door,
         }
     }
 }
@@ -376,6 +384,7 @@ impl TryFrom<Queue> for QueueRecord {
         record.states = queue.states.into();
         record.oldest_scheduled = queue.oldest_scheduled;
         record.control = queue.control.map(TryInto::try_into).transpose()?;
+        record.at_door = queue.at_door;
         Ok(record)
     }
 }

@@ -73,6 +73,9 @@ pub enum Missed {
 pub struct Schedule {
     /// What to run, and when.
     pub schedule: NewSchedule,
+    /// When it fires, in English words.
+    #[serde(default)]
+    pub words: String,
     /// 1, and one more for each change; also in the `ETag`.
     pub version: u64,
     /// Whether it does not fire for now.
@@ -174,6 +177,15 @@ impl NewSchedule {
     }
 }
 
+/// A timing in English words.
+pub fn words(timing: &Timing) -> String {
+    match timing {
+        Timing::Cron(cron) => format!("{}, {}", cron.words().trim_end_matches('.'), cron.zone()),
+        Timing::Every { every, .. } => format!("every {}", Span(*every)),
+        Timing::Delay { after } => format!("{} after the end of its last job", Span(*after)),
+    }
+}
+
 /// The timing that members say, exactly one of `cron`, `every` and `delay`.
 pub fn timing(
     cron: Option<&str>,
@@ -241,6 +253,7 @@ impl From<&ScheduleRecord> for Schedule {
     fn from(record: &ScheduleRecord) -> Self {
         Schedule {
             schedule: NewSchedule::from(&record.spec),
+            words: words(&record.spec.timing),
             version: record.version,
             paused: record.paused,
             created_at: record.created_at,

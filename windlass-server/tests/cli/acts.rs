@@ -121,6 +121,8 @@ fn queues_are_controlled_and_their_keys_limited() {
         &["queues", "control", "mail", "--running", "50", "--rate", "100/s", "--burst", "20", "--fair"],
         &["queues", "control", "mail", "--running", "0"],
         &["queues", "control", "mail", "--rate", "0/s"],
+        &["queues", "control", "mail", "--rate", "-5/s"],
+        &["queues", "control", "mail", "--running", "-1"],
         &["queues", "control", "mail", "--running", "2", "--each-key-running", "1", "--ordered", "-o", "json"],
         &["queues", "key", "mail", "acme", "--running", "10", "--weight", "5"],
         &["queues", "key", "mail", "acme", "--resume", "-o", "json"],
@@ -128,6 +130,7 @@ fn queues_are_controlled_and_their_keys_limited() {
         &["queues", "keys", "mail", "--blocked"],
         &["queues", "key", "mail", "acme", "--clear"],
         &["queues", "keys", "nowhere"],
+        &["queues", "key", "nowhere", "acme", "--running", "1"],
         &["queues", "control", "mail", "--clear"],
     ]));
 }

@@ -6,7 +6,7 @@ use windlass::job::{ATTEMPTS_KEPT, Outcome};
 use windlass::{JobId, State};
 
 use super::view::{Reply, Seen, View};
-use super::{Found, Invariant};
+use super::{Found, Invariant, leases};
 use crate::dump::JobEnd;
 use crate::history::Answer;
 
@@ -150,6 +150,35 @@ pub(super) fn run_bounds(view: &View<'_>, found: &mut Found) {
         let most = end.runs_max as usize * (end.generation as usize + 1);
         if runs > most {
             found.note(Invariant::RunBound, end.id, format!("ran {runs} times, at most {most} are allowed"));
+        }
+    }
+}
+
+/// I7: an absence of the store costs no attempt (rule D6b): a lease that held when it went is not taken back before those who live
+/// had time to be heard.
+pub(super) fn absences(view: &View<'_>, found: &mut Found) {
+    for end in &view.dump.jobs {
+        let Some(seen) = view.seen.get(&end.id) else { continue };
+        for attempt in &end.attempts {
+            let (Some(held_until), Some(ended)) = (leases::held_until(seen, attempt), attempt.ended) else { continue };
+            let mut absences = view.dump.absences.iter();
+            if absences.any(|away| held_until > away.from && (away.back..away.until).contains(&ended)) {
+                let what = format!("lease {} was lost to an absence of the store, and counted", attempt.version);
+                found.note(Invariant::RunBound, end.id, what);
+            }
+        }
+    }
+}
+
+/// I12: a job is what it was enqueued as.
+pub(super) fn types(view: &View<'_>, found: &mut Found) {
+    for call in &view.enqueues {
+        let Reply::Said(_, jobs) = &call.reply else { continue };
+        for (sent, (job, existing)) in call.types.iter().zip(jobs) {
+            let stored = view.ends.get(job).map(|end| end.job_type.as_str()).filter(|_| !existing);
+            if let Some(stored) = stored.filter(|stored| stored != sent) {
+                found.note(Invariant::OtherType, *job, format!("was enqueued as {sent} and is {stored}"));
+            }
         }
     }
 }

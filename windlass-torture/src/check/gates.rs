@@ -239,7 +239,7 @@ mod tests {
         let line = |at, event| Line { at, by: by.to_owned(), event };
         let jobs = vec![(JobId::from_uuid(uuid::Uuid::from_u128(number)), false)];
         [
-            line(sent, Event::EnqueueSent { call: 1, batch: None, keys: Vec::new() }),
+            line(sent, Event::EnqueueSent { call: 1, batch: None, keys: Vec::new(), types: Vec::new() }),
             line(answered, Event::Enqueued { call: 1, jobs }),
         ]
     }

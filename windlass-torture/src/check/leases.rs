@@ -6,7 +6,7 @@ use windlass::job::Outcome;
 
 use super::view::{Call, Reply, Seen, View};
 use super::{Found, Invariant};
-use crate::dump::AttemptEnd;
+use crate::dump::{AbsenceEnd, AttemptEnd};
 use crate::history::{Answer, Grant};
 
 /// I3: no claim while another lease is valid.
@@ -40,6 +40,11 @@ pub(super) fn double_leases(view: &View<'_>, found: &mut Found) {
 
 /// By how much a lease that is said to have expired was valid still.
 fn taken_back_early(seen: &Seen, attempt: &AttemptEnd) -> Option<i64> {
+    Some(held_until(seen, attempt)? - attempt.ended?).filter(|early| *early > 0)
+}
+
+/// Until when a lease that is said to have expired held at least, as far as was seen.
+pub(super) fn held_until(seen: &Seen, attempt: &AttemptEnd) -> Option<i64> {
     if attempt.outcome != Some(Outcome::Lost) {
         return None;
     }
@@ -49,8 +54,7 @@ fn taken_back_early(seen: &Seen, attempt: &AttemptEnd) -> Option<i64> {
         Reply::Said(_, Ok((at_least, _))) => at_least,
         _ => None,
     });
-    let held_until = granted.chain(renewed).max()?;
-    Some(held_until - attempt.ended?).filter(|early| *early > 0)
+    granted.chain(renewed).max()
 }
 
 /// I4: nothing accepted from a lease that has ended, or that is not the newest.
@@ -87,7 +91,7 @@ pub(super) fn late_commits(view: &View<'_>, found: &mut Found) {
 }
 
 /// Why an accepted call came too late, if it did. `itself` is its place among the heartbeats, if it is one.
-fn late<T>(seen: &Seen, call: &Call<T>, itself: Option<usize>, absences: &[(i64, i64)]) -> Option<String> {
+fn late<T>(seen: &Seen, call: &Call<T>, itself: Option<usize>, absences: &[AbsenceEnd]) -> Option<String> {
     let (Reply::Said(answered, _), Some(before)) = (&call.reply, call.before) else { return None };
     let newer = |grant: &&Grant| grant.lease.version > call.version && grant.started <= before;
     if let Some(newer) = seen.grants.iter().map(|(_, grant)| grant).find(newer) {
@@ -105,6 +109,6 @@ fn late<T>(seen: &Seen, call: &Call<T>, itself: Option<usize>, absences: &[(i64,
             Reply::Said(_, Err(_)) | Reply::Nothing => {}
         }
     }
-    let held_on = absences.iter().any(|(from, until)| held_until > *from && before <= *until);
+    let held_on = absences.iter().any(|away| held_until > away.from && before <= away.until);
     (before >= held_until && !held_on).then(|| format!("{} µs after it had ended", before - held_until))
 }

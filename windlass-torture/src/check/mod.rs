@@ -49,6 +49,8 @@ pub enum Invariant {
     Slot,
     /// I11: a job started before its time.
     Early,
+    /// I12: a job is stored, and so run, as another type than it was enqueued as.
+    OtherType,
     /// D7: the store's own numbers do not add up, or it contradicts itself.
     Accounting,
     /// K2, K4: more jobs of a gate ran than it admitted when one of them started.
@@ -65,7 +67,7 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Invariant; 17] = [
+    pub const ALL: [Invariant; 18] = [
         Invariant::Lost,
         Invariant::Stuck,
         Invariant::DoubleLease,
@@ -77,6 +79,7 @@ impl Invariant {
         Invariant::Chord,
         Invariant::Slot,
         Invariant::Early,
+        Invariant::OtherType,
         Invariant::Accounting,
         Invariant::OverLimit,
         Invariant::OverRate,
@@ -99,6 +102,7 @@ impl Invariant {
             Invariant::Chord => "chord",
             Invariant::Slot => "slot",
             Invariant::Early => "early",
+            Invariant::OtherType => "other_type",
             Invariant::Accounting => "accounting",
             Invariant::OverLimit => "over_limit",
             Invariant::OverRate => "over_rate",
@@ -149,10 +153,12 @@ pub fn check(lines: &[Line], dump: &Dump) -> Vec<Violation> {
     ends::two_ends(&view, &mut found);
     ends::empty_successes(&view, &mut found);
     ends::run_bounds(&view, &mut found);
+    ends::absences(&view, &mut found);
     ends::keys(&view, &mut found);
     flows::orders(&view, &mut found);
     slots::slots(&view, &mut found);
     slots::early(&view, &mut found);
+    ends::types(&view, &mut found);
     ends::accounts(&view, &mut found);
     gates::gates(lines, dump, &mut found);
     found.0

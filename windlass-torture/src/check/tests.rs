@@ -4,7 +4,7 @@ use windlass::job::{DependencyKind, Outcome, Stale};
 use windlass::{JobId, State};
 
 use super::{Invariant, check};
-use crate::dump::{AttemptEnd, Dump, JobEnd, ScheduleEnd};
+use crate::dump::{AbsenceEnd, AttemptEnd, Dump, JobEnd, ScheduleEnd};
 use crate::history::{Answer, Asked, Event, Grant, Lease, Line, Sent};
 
 /// The job of most histories.
@@ -18,6 +18,7 @@ struct Book {
     lines: Vec<Line>,
     jobs: Vec<JobEnd>,
     schedules: Vec<ScheduleEnd>,
+    absences: Vec<AbsenceEnd>,
     calls: u64,
 }
 
@@ -39,7 +40,8 @@ impl Book {
 
     fn enqueued(&mut self, keys: Vec<Option<String>>, jobs: Vec<(JobId, bool)>) -> &mut Self {
         let call = self.call();
-        self.write("p", Event::EnqueueSent { call, batch: None, keys });
+        let types = vec![String::new(); keys.len()];
+        self.write("p", Event::EnqueueSent { call, batch: None, keys, types });
         self.write("p", Event::Enqueued { call, jobs })
     }
 
@@ -94,7 +96,7 @@ impl Book {
             accepted: count,
             counted: count,
             contradictions: Vec::new(),
-            absences: Vec::new(),
+            absences: self.absences.clone(),
             leaks: Vec::new(),
         };
         let violations = check(&self.lines, &dump);
@@ -139,7 +141,10 @@ fn i1_an_unknown_enqueue_may_be_there_or_not_but_not_in_part() {
         for known in [false, true] {
             let mut book = Book::default();
             let (call, batch) = (1, Some("b".to_owned()));
-            book.write("p", Event::EnqueueSent { call, batch: batch.clone(), keys: vec![None, None] });
+            book.write(
+                "p",
+                Event::EnqueueSent { call, batch: batch.clone(), keys: vec![None, None], types: Vec::new() },
+            );
             book.write("p", Event::Failed { call: Some(call), attempted: "enqueue".into(), known });
             for number in 0..there {
                 book.end(JobEnd { batch: batch.clone(), ..ended(number, State::Cancelled, Vec::new()) });
@@ -278,6 +283,30 @@ fn i6_success_needs_a_run_that_succeeded() {
     book.claim("a", 1, 100_000).settle("a", 1, Outcome::Completed, APPLIED);
     let attempts = vec![attempt(1, 0, 3000, Outcome::Completed)];
     book.end(ended(1, State::Completed, attempts)).finds(&[Invariant::EmptySuccess]);
+}
+
+#[test]
+fn i7_an_absence_of_the_store_costs_no_attempt() {
+    // Granted at 0 for 4 ms; the store was away from 2 to 9 ms and said that leases held until 12.
+    let away = AbsenceEnd { from: 2000, back: 9000, until: 12_000 };
+    for (lost_at, found) in [(12_000, &[][..]), (10_000, &[Invariant::RunBound][..])] {
+        let mut book = Book { absences: vec![away], ..Book::default() };
+        book.claim("a", 1, 4000)
+            .end(ended(1, State::DeadLetter, vec![attempt(1, 0, lost_at, Outcome::Lost)]))
+            .finds(found);
+    }
+    let mut book = Book { absences: vec![AbsenceEnd { from: 5000, ..away }], ..Book::default() };
+    book.claim("a", 1, 4000).end(ended(1, State::DeadLetter, vec![attempt(1, 0, 10_000, Outcome::Lost)])).finds(&[]);
+}
+
+#[test]
+fn i12_a_job_is_what_it_was_enqueued_as() {
+    for (stored, found) in [("", &[][..]), ("another", &[Invariant::OtherType][..])] {
+        let mut book = Book::default();
+        book.enqueued(vec![None], vec![(job(1), false)]);
+        let end = JobEnd { job_type: stored.to_owned(), ..ended(1, State::Cancelled, Vec::new()) };
+        book.end(end).finds(found);
+    }
 }
 
 #[test]

@@ -56,6 +56,7 @@ pub(super) struct Seen {
 pub(super) struct Enqueue {
     pub(super) batch: Option<String>,
     pub(super) keys: Vec<Option<String>>,
+    pub(super) types: Vec<String>,
     pub(super) reply: Reply<Vec<(JobId, bool)>>,
 }
 
@@ -104,9 +105,10 @@ impl<'a> View<'a> {
     fn read(&mut self, line: &'a Line, open: &mut HashMap<(&'a str, u64), Open>) {
         let by = line.by.as_str();
         match &line.event {
-            Event::EnqueueSent { call, batch, keys } => {
+            Event::EnqueueSent { call, batch, keys, types } => {
                 open.insert((by, *call), Open::Enqueue(self.enqueues.len()));
-                self.enqueues.push(Enqueue { batch: batch.clone(), keys: keys.clone(), reply: Reply::Unknown });
+                let (batch, keys, types) = (batch.clone(), keys.clone(), types.clone());
+                self.enqueues.push(Enqueue { batch, keys, types, reply: Reply::Unknown });
             }
             Event::ExtendSent(asked) => {
                 let places = self.ask(line.at, asked, |seen| &mut seen.renewals, |lease| *lease);

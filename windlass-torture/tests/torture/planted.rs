@@ -9,6 +9,7 @@ use windlass_torture::actors::Tempo;
 use windlass_torture::arena::{self, Setting};
 use windlass_torture::check::{Invariant, Violation, check};
 use windlass_torture::planted::{Bug, Planted};
+use windlass_torture::planted_failover::{Failing, FailoverBug};
 use windlass_torture::planted_flow::{FlowBug, LeakyGates};
 
 /// Seeds tried before a bug counts as missed: how tasks meet is up to the machine.
@@ -165,4 +166,44 @@ async fn a_key_that_is_called_empty_is_found() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recount_that_forgets_notes_is_found() {
     flow_bug_is_found(FlowBug::RecountForgets, Invariant::OverLimit).await;
+}
+
+/// Long enough for the store to be away, and back.
+fn failing_over(seed: u64) -> Setting {
+    Setting { length: Duration::from_secs(9), ..setting(seed) }
+}
+
+/// The checker reports this bug of a failover under this invariant, in these words.
+async fn failover_bug_is_found(bug: FailoverBug, invariant: Invariant, words: &str) {
+    let mut seen = Vec::new();
+    for seed in 0..TRIES {
+        let setting = if bug == FailoverBug::FenceNotHeld { failing_over(seed) } else { setting(seed) };
+        let violations = torture(Arc::new(Failing::planted(bug)), setting).await;
+        if let Some(found) = violations.iter().find(|one| one.invariant == invariant && one.what.contains(words)) {
+            println!("seed {seed}: {found:?}");
+            return;
+        }
+        seen.extend(violations);
+    }
+    panic!("{bug:?} was not reported as {invariant}, but so: {seen:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_whose_number_was_drawn_again_is_found() {
+    failover_bug_is_found(FailoverBug::LaneWithoutStamp, Invariant::OtherType, "was enqueued as").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn success_on_a_cancelled_wait_for_the_standby_is_found() {
+    failover_bug_is_found(FailoverBug::CancelledWait, Invariant::Lost, "is not in the store").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fence_that_goes_on_while_the_store_is_away_is_found() {
+    failover_bug_is_found(FailoverBug::FenceNotHeld, Invariant::RunBound, "lost to an absence").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_good_store_that_is_away_for_a_while_is_found_clean() {
+    assert_eq!(torture(Arc::new(Failing::away(Arc::new(MemoryStore::new()))), failing_over(1)).await, []);
 }

@@ -28,7 +28,7 @@ fn clean(output: &Output) -> Value {
     assert_eq!(report["seed"], 11);
     assert_eq!(report["valid"], true);
     let violations = report["violations"].as_object().expect("by invariant");
-    assert!(violations.len() == 17 && violations.values().all(|count| count == 0), "{violations:?}");
+    assert!(violations.len() == 18 && violations.values().all(|count| count == 0), "{violations:?}");
     for what in ["jobs", "runs", "reclaims", "stale_refused", "faults_total"] {
         assert!(report[what].as_u64().is_some_and(|count| count > 0), "{what}: {}", report[what]);
     }

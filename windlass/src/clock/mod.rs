@@ -107,19 +107,21 @@ pub fn steady() -> Duration {
     BEGUN.get_or_init(Instant::now).elapsed()
 }
 
-/// The same, with the time in which the machine was asleep, where it says so.
+/// The same, with the time in which the machine was asleep, where that can be had: read for every claim and heartbeat, so by a call that
+/// does not enter the kernel.
+#[cfg(all(target_os = "linux", feature = "postgres"))]
 pub fn passed() -> Duration {
-    static UP: OnceLock<Option<Duration>> = OnceLock::new();
-    let begun = *UP.get_or_init(|| up()?.checked_sub(steady()));
-    let asleep = begun.and_then(|begun| up()?.checked_sub(begun)?.checked_sub(steady()));
-    // What is told of it is rounded.
-    steady() + asleep.filter(|asleep| *asleep > Duration::from_secs(1)).unwrap_or_default()
+    use rustix::time::{ClockId, clock_gettime};
+    static BEGUN: OnceLock<Duration> = OnceLock::new();
+    let up = clock_gettime(ClockId::Boottime);
+    let up = Duration::new(u64::try_from(up.tv_sec).unwrap_or_default(), u32::try_from(up.tv_nsec).unwrap_or_default());
+    up.saturating_sub(*BEGUN.get_or_init(|| up))
 }
 
-/// How long the machine has been up, its sleep included.
-fn up() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/uptime").ok()?;
-    Duration::try_from_secs_f64(text.split(' ').next()?.parse().ok()?).ok()
+/// The same: whether the machine was asleep cannot be told here.
+#[cfg(not(all(target_os = "linux", feature = "postgres")))]
+pub fn passed() -> Duration {
+    steady()
 }
 
 impl Clock for SystemClock {
@@ -232,6 +234,15 @@ mod tests {
             all.push(told.micros);
         }
         all
+    }
+
+    #[test]
+    fn what_has_passed_goes_on_with_the_steady_clock() {
+        let (before, from) = (passed(), Instant::now());
+        std::thread::sleep(Duration::from_millis(20));
+        let (after, most) = (passed(), from.elapsed());
+        let least = Duration::from_millis(20);
+        assert!(after - before >= least && after - before <= most + least, "{before:?} and then {after:?}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A count with limits. At most three stand before a job: its queue's, its type's in that queue, its key's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::explain::closed_by;
 use super::{Limit, Order};
 use crate::error::Result;
 use crate::job::{JobType, State};
@@ -95,6 +96,11 @@ impl Gate {
         Room { starts, again_at: opens.max(held).filter(|_| starts == 0) }
     }
 
+    /// By what it lets nothing through under a limit, if so: `limit`, `rate` or `hold`.
+    pub fn closed_by(&self, limit: &Limit, now: Timestamp) -> Option<&'static str> {
+        closed_by(self, limit, now)
+    }
+
     /// One more of its jobs starts.
     pub fn take(&mut self, limit: &Limit, now: Timestamp) {
         self.running += 1;
@@ -161,6 +167,8 @@ pub struct Gates {
     pub lowest: Option<i64>,
     /// When a type with open strands opens that were not read because it lets nothing through.
     pub again_at: Option<Timestamp>,
+    /// By what such types let nothing through.
+    pub shut: BTreeSet<&'static str>,
     /// By type, from where on its open strands were not read; those read come before.
     pub unread: BTreeMap<JobType, Order>,
 }

@@ -5,6 +5,8 @@
 //! [`pick`] says which waiting jobs a claim takes. It is handed what waits and what runs, and stores write down what it
 //! decided. A queue without control knows nothing of all this (rule K1).
 
+#[cfg(test)]
+mod edge_tests;
 mod edit;
 mod explain;
 mod gate;
@@ -19,7 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use edit::{Change, ControlChange, ControlEdit, ControlRecord, KeyRecord, KeyState};
-pub use explain::blocked;
+pub use explain::{Closed, GATE_JOBS_MAX, blocked};
 pub use gate::{Gate, GateName, Gates, Owner, Room};
 pub use pick::{Head, Look, Looked, Order, Picks, Strand, pick};
 pub use rate::{RATE_COUNT_MAX, RATE_PER_MAX, Rate};

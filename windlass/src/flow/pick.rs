@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::time::Duration;
 
+use super::explain::{HALTED, ORDERED};
 use super::{AfterFailure, Control, Gate, Gates, Limit, Owner};
 use crate::job::{JobType, Priority};
 use crate::time::Timestamp;
@@ -95,6 +97,9 @@ pub struct Picks {
     pub gates: Gates,
     /// When to ask again, if time alone will open a gate.
     pub again_at: Option<Timestamp>,
+    /// By what gates that the claim met kept it from what it wanted: `limit`, `rate`, `hold`, `ordered`, `halted`. Nothing where
+    /// it has all that it wanted, or nothing waits.
+    pub blocked: BTreeSet<&'static str>,
     /// Strands of which more jobs must be known before it can be said; nothing else in the answer counts then.
     pub short: Vec<usize>,
     /// Types of which more strands must be known before it can be said; nothing else in the answer counts then.
@@ -157,7 +162,20 @@ pub fn pick(control: &Control, gates: &Gates, strands: &[Strand], wanted: usize,
     }
     let looked = (0..strands.len()).map(|place| picking.looked(place)).collect();
     let again_at = picking.asked_again_at();
-    Picks { taken, strands: looked, gates: picking.gates, again_at, short: Vec::new(), more: Vec::new() }
+    let blocked = if taken.len() < wanted { picking.blocked() } else { BTreeSet::new() };
+    Picks { taken, strands: looked, gates: picking.gates, again_at, blocked, short: Vec::new(), more: Vec::new() }
+}
+
+impl Picks {
+    /// How long each key that the claim serves had waited: since the longest-waiting of its jobs that were taken could have been.
+    pub fn key_waits(&self, strands: &[Strand], now: Timestamp) -> Vec<Duration> {
+        let mut since: BTreeMap<&str, Timestamp> = BTreeMap::new();
+        for (place, head) in &self.taken {
+            let first = since.entry(&strands[*place].key).or_insert(head.position);
+            *first = head.position.min(*first);
+        }
+        since.into_values().map(|since| now.since(since)).collect()
+    }
 }
 
 impl<'c> Picking<'c> {
@@ -382,6 +400,38 @@ impl<'c> Picking<'c> {
         let look = key.closed.unwrap_or(if is_behind { Look::Full } else { Look::Open });
         let order = next.map_or(Order::FIRST, |head| self.order(&strand.key, &head));
         Looked { order, look }
+    }
+
+    /// By what the gates that were met are closed. While the queue lets nothing through, what it says counts.
+    fn blocked(&self) -> BTreeSet<&'static str> {
+        if self.left.iter().all(Vec::is_empty) && self.gates.shut.is_empty() {
+            return BTreeSet::new();
+        }
+        if let Some(by) = self.gates.queue.closed_by(&self.control.of_queue(), self.now) {
+            return BTreeSet::from([by]);
+        }
+        let mut blocked = self.gates.shut.clone();
+        for job_type in &self.closed_types {
+            let limit = self.control.of_this_type(job_type);
+            blocked.extend(self.gates.types[*job_type].closed_by(&limit, self.now));
+        }
+        for (name, key) in &self.keys {
+            let waits = key.strands.iter().any(|place| self.strands[*place].wanted && !self.left[*place].is_empty());
+            if waits && key.closed.is_some() {
+                blocked.extend(self.closed_key(name, key));
+            }
+        }
+        blocked
+    }
+
+    /// By what a key is closed.
+    fn closed_key(&self, name: &str, key: &Key) -> Option<&'static str> {
+        let gate = self.gate(name);
+        match (gate.owner.filter(|_| self.control.ordered.is_some()), self.gates.owners.get(name)) {
+            (Some(_), Some(Owner::Failed)) => Some(HALTED),
+            (Some(_), _) => Some(ORDERED),
+            (None, _) => gate.closed_by(&key.limit, self.now),
+        }
     }
 
     /// When to ask again: while the queue lets nothing through, what it says counts.

@@ -82,6 +82,9 @@ pub enum Why {
         words: String,
         /// When it opens, if time alone will open it.
         until: Option<Timestamp>,
+        /// The jobs that keep it closed, at most ten: those in a full gate that started first, or the one that an ordered
+        /// key waits for.
+        jobs: Vec<JobId>,
     },
     /// Its first run lies ahead.
     DelayedUntil {
@@ -218,7 +221,14 @@ impl fmt::Display for Why {
                 write!(f, "its row is damaged, and the next claim will dead-letter it: {damage}")
             }
             Why::Paused { queue } => write!(f, "queue {queue} is paused"),
-            Why::Blocked { gate, words, .. } => write!(f, "{gate} {words}"),
+            Why::Blocked { gate, by, words, jobs, .. } => {
+                write!(f, "{gate} {words}")?;
+                // What an ordered key waits for is in its words.
+                for (place, job) in jobs.iter().enumerate().filter(|_| by == "limit") {
+                    write!(f, "{} {job}", if place == 0 { ":" } else { "," })?;
+                }
+                Ok(())
+            }
             Why::DelayedUntil { run_at } => write!(f, "it is not due before {run_at}"),
             Why::BackingOffUntil { run_at } => write!(f, "it failed and is tried again at {run_at}"),
             Why::WaitsFor { jobs } => match jobs.as_slice() {

@@ -277,12 +277,18 @@ pub struct QueueRecord {
     pub oldest_scheduled: Option<Timestamp>,
     /// Its flow control, if it is controlled.
     pub control: Option<crate::flow::ControlRecord>,
+    /// How many of its due jobs stand at the door: no claim has sorted them to their keys yet. Counted up to
+    /// [`DOOR_JOBS_MAX`], and 0 where keys make no difference.
+    pub at_door: u64,
 }
+
+/// How many jobs at the door of a controlled queue are looked at, to count them and to tell which keys they have.
+pub const DOOR_JOBS_MAX: u64 = 10_000;
 
 impl QueueRecord {
     /// A queue with no job, not paused and not controlled; set what differs.
     pub fn new(name: QueueName) -> Self {
-        QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None, control: None }
+        QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None, control: None, at_door: 0 }
     }
 
     /// How many jobs are in this state.

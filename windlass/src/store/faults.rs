@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::answer::Page;
-use super::request::{Cursor, FAULT_JOBS_MAX, FAULTS_MAX, FaultQuery};
+use super::request::{Cursor, FAULT_JOBS_MAX, FAULTS_MAX, FaultQuery, LOOKED_MAX};
 use crate::error::Result;
-use crate::job::{Category, Fingerprint, JobId, JobRecord, JobType, QueueName};
+use crate::job::{Category, Fingerprint, JobId, JobRecord, JobType, QueueName, State};
 use crate::time::Timestamp;
 
 /// How long each part of a group's trend is: twelve of them are a day.
@@ -18,7 +18,7 @@ pub const FAULT_RECENT: Duration = Duration::from_secs(600);
 /// How many jobs of a group are named.
 const SAMPLE_MAX: usize = 3;
 
-/// Jobs that died of the same fault. The numbers are of the newest [`FAULT_JOBS_MAX`] of them.
+/// Jobs that died of the same fault, or are tried again after it. The numbers are of the newest [`FAULT_JOBS_MAX`] dead ones.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FaultGroup {
     /// The fault.
@@ -58,6 +58,75 @@ pub struct FaultEnd {
     pub queue: QueueName,
 }
 
+/// The queue and the type of a job.
+pub type FaultNames = (QueueName, JobType);
+
+/// Jobs that are put into groups as they are read. `J` is what a store finds a job by.
+#[derive(Debug)]
+pub struct FaultSums<J> {
+    query: FaultQuery,
+    after: Option<Fingerprint>,
+    groups: BTreeMap<Fingerprint, FaultSum<J>>,
+    /// There are more jobs than were looked at.
+    pub stopped: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct FaultSum<J> {
+    fingerprint: Fingerprint,
+    /// Some of its newest jobs, newest first.
+    pub newest: Vec<J>,
+    ends: Vec<FaultEnd>,
+    looked: usize,
+    capped: bool,
+}
+
+impl<J> FaultSums<J> {
+    /// None yet.
+    pub fn of(query: &FaultQuery) -> Result<Self> {
+        Ok(FaultSums { query: query.clone(), after: query.place()?, groups: BTreeMap::new(), stopped: false })
+    }
+
+    /// Counts a job that failed, newest first; what is not asked for does not count.
+    pub fn see(&mut self, fingerprint: Fingerprint, at: Timestamp, (queue, job_type): &FaultNames, job: J) {
+        if self.after.is_some_and(|after| fingerprint <= after) {
+            return;
+        }
+        // Jobs that are tried again are read anyway, up to a number for all groups together.
+        let most = if self.query.retrying { usize::MAX } else { FAULT_JOBS_MAX };
+        let sum = self.groups.entry(fingerprint).or_insert_with(|| FaultSum::new(fingerprint));
+        sum.looked += 1;
+        sum.capped = sum.looked > most;
+        if !sum.capped && self.query.covers(queue, job_type) {
+            sum.newest.extend((sum.newest.len() < SAMPLE_MAX).then_some(job));
+            sum.ends.push(FaultEnd { at, queue: queue.clone() });
+        }
+    }
+
+    /// The groups of the page that is asked for, and where the next begins.
+    pub fn page(self) -> (Vec<FaultSum<J>>, Option<Cursor>) {
+        let most = self.query.groups_max();
+        let more = self.groups.len() > most;
+        let mut sums: Vec<_> = self.groups.into_values().take(most).collect();
+        sums.iter_mut().for_each(|sum| sum.capped |= self.stopped);
+        let next = sums.last().filter(|_| more).map(|sum| Cursor(sum.fingerprint.to_string()));
+        (sums, next)
+    }
+}
+
+impl<J> FaultSum<J> {
+    fn new(fingerprint: Fingerprint) -> Self {
+        FaultSum { fingerprint, newest: Vec::new(), ends: Vec::new(), looked: 0, capped: false }
+    }
+
+    /// The group, with what its newest jobs say.
+    pub fn group(self, newest: &[JobRecord], now: Timestamp) -> Option<FaultGroup> {
+        let group = FaultGroup::of(self.fingerprint, newest, self.ends, self.looked, now)?;
+        Some(FaultGroup { capped: self.capped, ..group })
+    }
+}
+
 impl FaultQuery {
     /// The fingerprint after which the page begins.
     pub fn place(&self) -> Result<Option<Fingerprint>> {
@@ -77,37 +146,44 @@ impl FaultQuery {
     }
 }
 
+fn names(job: &JobRecord) -> FaultNames {
+    (job.spec.queue.clone(), job.spec.job_type.clone())
+}
+
 impl FaultGroup {
     /// How many newest jobs a store reads for a group.
     pub const SAMPLED: usize = SAMPLE_MAX;
 
-    /// A page of groups of these jobs, which come newest first, each with its fault and when it failed: for a caller that has them
-    /// all at hand.
+    /// A page of groups of all jobs of a store, which come newest first: for a store that has them at hand.
     pub fn page<'j>(
-        jobs: impl IntoIterator<Item = (Fingerprint, Timestamp, &'j JobRecord)>,
+        jobs: impl IntoIterator<Item = &'j JobRecord>,
         query: &FaultQuery,
         now: Timestamp,
     ) -> Result<Page<Self>> {
-        let after = query.place()?;
-        let mut groups: BTreeMap<Fingerprint, (Vec<JobRecord>, Vec<FaultEnd>, usize)> = BTreeMap::new();
-        for (fingerprint, at, job) in jobs {
-            if after.is_some_and(|after| fingerprint <= after) {
-                continue;
+        let mut sums: FaultSums<&JobRecord> = FaultSums::of(query)?;
+        if query.retrying {
+            let waits = |job: &&JobRecord| matches!(job.state, State::Delayed | State::Retrying);
+            let mut waiting: Vec<_> = jobs.into_iter().filter(waits).collect();
+            waiting.sort_by_key(|job| job.run_at);
+            sums.stopped = waiting.len() > LOOKED_MAX;
+            for job in waiting.into_iter().take(LOOKED_MAX).filter(|job| job.state == State::Retrying) {
+                if let Some(failure) = &job.failure {
+                    sums.see(failure.fingerprint(&job.spec.job_type), failure.at, &names(job), job);
+                }
             }
-            let (newest, ends, looked) = groups.entry(fingerprint).or_default();
-            if *looked < FAULT_JOBS_MAX && query.covers(&job.spec.queue, &job.spec.job_type) {
-                newest.extend((newest.len() < SAMPLE_MAX).then(|| job.clone()));
-                ends.push(FaultEnd { at, queue: job.spec.queue.clone() });
+        } else {
+            for job in jobs {
+                if let (Some(fingerprint), Some(at)) = (job.fault(), job.completed_at) {
+                    sums.see(fingerprint, at, &names(job), job);
+                }
             }
-            *looked += 1;
         }
-        let more = groups.len() > query.groups_max();
-        let groups: Vec<_> = groups.into_iter().take(query.groups_max()).collect();
-        let next = groups.last().filter(|_| more).map(|(fingerprint, _)| Cursor(fingerprint.to_string()));
-        let group = |(fingerprint, (newest, ends, looked)): (Fingerprint, (Vec<JobRecord>, Vec<FaultEnd>, usize))| {
-            FaultGroup::of(fingerprint, &newest, ends, looked, now)
+        let (found, next) = sums.page();
+        let group = |sum: FaultSum<&JobRecord>| {
+            let newest: Vec<JobRecord> = sum.newest.iter().map(|job| (*job).clone()).collect();
+            sum.group(&newest, now)
         };
-        Ok(Page { items: groups.into_iter().filter_map(group).collect(), next })
+        Ok(Page { items: found.into_iter().filter_map(group).collect(), next })
     }
 
     /// The group of these ends, of which the store looked at `looked` before it left out what is not asked for; `newest` are

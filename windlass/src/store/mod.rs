@@ -38,7 +38,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 pub use answer::*;
-pub use faults::{FAULT_RECENT, FAULT_TREND, FaultEnd, FaultGroup};
+pub use faults::{FAULT_RECENT, FAULT_TREND, FaultEnd, FaultGroup, FaultNames, FaultSum, FaultSums};
 pub use in_tx::InTx;
 pub use layer::Layer;
 pub use memory::MemoryStore;

@@ -179,9 +179,11 @@ impl Default for Retention {
     }
 }
 
-/// Asks for groups of dead jobs.
+/// Asks for groups of dead jobs, or of those that failed and are tried again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaultQuery {
+    /// RETRYING jobs in place of dead ones: the [`LOOKED_MAX`] jobs that wait for their moment and are due soonest are looked at.
+    pub retrying: bool,
     /// Only jobs in this queue.
     pub queue: Option<QueueName>,
     /// Only jobs of this type.

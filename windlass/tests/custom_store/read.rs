@@ -26,8 +26,7 @@ impl Tables {
     }
 
     pub(super) fn faults(&self, query: &FaultQuery, now: Timestamp) -> Result<Page<FaultGroup>> {
-        let dead = self.jobs().rev().filter_map(|job| Some((job.fault()?, job.completed_at?, job)));
-        FaultGroup::page(dead, query, now)
+        FaultGroup::page(self.jobs().rev(), query, now)
     }
 
     /// Jobs in another order than that of their submission.

@@ -85,7 +85,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "lane kind count",
         "event xid at seqs: events that were, of which readers begin anew; their sums are moved",
     ),
-    ("gate", "", "queue lane running tat held_until turn swept_at: a move takes no flow control along"),
+    ("gate", "queue lane tat held_until turn", "running swept_at: counted anew from the leases that were moved"),
     (
         "job",
         "seq id lane priority inherited depth created_at deadline content_type payload options depends_on workflow schedule \
@@ -98,13 +98,13 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "leased",
         "seq lane token version expires_at deadline attempt failures lost generation scheduled_at started_at failed_at failure \
          worker cancel",
-        "priority slow visibility lease_max kept strand: follow from the job, of a queue that is not controlled",
+        "priority slow visibility lease_max kept strand: follow from the job and the control of its queue",
     ),
     ("log", "seq version at text", "line: numbered anew, in the same order"),
     ("mark", "", "name value seq: follow from the job"),
     ("migration", "", "number applied_at: each store's own"),
     ("move", "", "only_row record closed: the move itself"),
-    ("note", "", "queue note strands counts lane key hold: a move takes no flow control along"),
+    ("note", "queue lane key hold", "note strands counts: what runs is counted anew"),
     (
         "pending",
         "seq lane waits_all waits_any run_at deadline version attempt failures lost generation scheduled_at updated_at \
@@ -116,7 +116,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "at",
         "only_row away_from grace_until skew server: an absence ends with the move, and a correction is its server's own",
     ),
-    ("queue", "name halted", "queue paused control: numbered anew; a move takes no flow control along"),
+    ("queue", "name halted control", "queue paused: numbered anew; follows from the two others"),
     (
         "ready",
         "seq lane state due deadline version attempt failures lost generation scheduled_at updated_at started_at failed_at \
@@ -128,8 +128,8 @@ const POSTGRES: &[(&str, &str, &str)] = &[
     ("store", "id_key", "only_row owner: each store's own"),
     (
         "strand",
-        "",
-        "strand queue key lane look level class turn running tat held_until owner limits: a move takes no flow control along",
+        "queue key turn tat held_until owner limits",
+        "strand lane look level class running: what waits is sorted and what runs is counted anew",
     ),
     ("worker", "", "id started_at seen_at report: workers announce themselves again"),
     ("workflow", "workflow seq name created_at pruned", ""),

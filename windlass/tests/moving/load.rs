@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use windlass::JobId;
-use windlass::store::moving::{self, Following, Move, OpenStore};
+use windlass::store::moving::{self, Finished, Following, Move, OpenStore};
 use windlass::store::{Settled, Store};
 
 use super::places::{Kind, Nobody, PAIRS, Places, batch, claim, job, moved, open};
@@ -16,8 +16,12 @@ type Seen = Arc<Mutex<HashMap<JobId, u64>>>;
 
 struct Load {
     seen: Seen,
+    /// Tells producers to stop.
     stop: Arc<AtomicBool>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
+    producers: Vec<tokio::task::JoinHandle<()>>,
+    /// Tells workers to stop: an empty claim alone does not say that nothing more comes.
+    done: Arc<AtomicBool>,
+    workers: Vec<tokio::task::JoinHandle<()>>,
     settled: Arc<AtomicU64>,
 }
 
@@ -30,11 +34,11 @@ async fn followed(url: &str) -> Arc<dyn Store> {
 impl Load {
     /// Producers and workers, each with a store of its own, as if they were processes.
     async fn start(url: &str) -> Self {
-        let load = Load { seen: Seen::default(), stop: Arc::default(), tasks: Vec::new(), settled: Arc::default() };
-        let mut tasks = Vec::new();
+        let (seen, stop, done, settled) = <(Seen, Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicU64>)>::default();
+        let mut load = Load { seen, stop, producers: Vec::new(), done, workers: Vec::new(), settled };
         for _ in 0..2 {
             let (store, seen, stop) = (followed(url).await, Arc::clone(&load.seen), Arc::clone(&load.stop));
-            tasks.push(tokio::spawn(async move {
+            load.producers.push(tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     let inserted = store.insert(batch((0..20).map(|_| job("load")).collect())).await.expect("insert");
                     for job in &inserted.jobs {
@@ -42,15 +46,15 @@ impl Load {
                         seen.lock().expect("not poisoned").entry(job.id).or_insert(0);
                     }
                     // Slowly enough that a move in a debug build catches up.
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(between()).await;
                 }
             }));
-            let (store, seen, stop) = (followed(url).await, Arc::clone(&load.seen), Arc::clone(&load.stop));
+            let (store, seen, done) = (followed(url).await, Arc::clone(&load.seen), Arc::clone(&load.done));
             let settled = Arc::clone(&load.settled);
-            tasks.push(tokio::spawn(async move {
+            load.workers.push(tokio::spawn(async move {
                 loop {
                     let claimed = claim(&*store, "load", 30).await;
-                    if claimed.is_empty() && stop.load(Ordering::Relaxed) {
+                    if claimed.is_empty() && done.load(Ordering::Relaxed) {
                         return;
                     }
                     let ids: Vec<JobId> = claimed.iter().map(|claimed| claimed.job.id).collect();
@@ -66,7 +70,7 @@ impl Load {
                 }
             }));
         }
-        Load { tasks, ..load }
+        load
     }
 
     /// How many jobs are completed in a second, over the next thousand.
@@ -90,8 +94,18 @@ impl Load {
     /// Stops producers, lets workers finish, and says how many jobs there were.
     async fn end(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
-        for task in self.tasks {
-            task.await.expect("no task panics");
+        for producer in self.producers {
+            producer.await.expect("no producer panics");
+        }
+        // Only now everything that was acknowledged is known: an insert may be under way for long while a claim finds nothing.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let open = || self.seen.lock().expect("not poisoned").values().filter(|times| **times == 0).count();
+        while open() > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.done.store(true, Ordering::Relaxed);
+        for worker in self.workers {
+            worker.await.expect("no worker panics");
         }
         let seen = self.seen.lock().expect("not poisoned");
         let wrong: Vec<_> = seen.iter().filter(|(_, times)| **times != 1).collect();
@@ -124,22 +138,44 @@ async fn producers_and_workers_go_along() {
     }
 }
 
-/// Drops a move at a random moment of its first tenths of a second, as a kill does; its connections go with it.
-async fn killed(from: &str, to: &str, after: Duration) -> bool {
+/// Drops a move after a while, as a kill does, its connections with it; gives how it ended if it was quicker.
+async fn killed(from: &str, to: &str, after: Duration) -> Option<Finished> {
     let (source, target) = (open(from).await, open(to).await);
     let going = async { Move::resume(source, target).await?.run(&Nobody).await };
     match tokio::time::timeout(after, going).await {
-        Err(_) => false,
+        Err(_) => None,
         Ok(finished) => {
             let finished = finished.expect("it goes on").expect("nobody stopped it");
             assert!(finished.target.is_none_or(|target| target == finished.source));
-            true
+            Some(finished)
         }
+    }
+}
+
+/// Completes all jobs of a queue; gives how many there were, each of them once.
+async fn drained(store: &dyn Store, queue: &str) -> u64 {
+    let mut seen: HashMap<JobId, u64> = HashMap::new();
+    loop {
+        let claimed = claim(store, queue, 500).await;
+        if claimed.is_empty() {
+            assert!(seen.values().all(|times| *times == 1), "a job was claimed twice");
+            return seen.len() as u64;
+        }
+        claimed.iter().for_each(|claimed| *seen.entry(claimed.job.id).or_default() += 1);
+        let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+        let answers = store.settle(&settlements).await.expect("settle");
+        assert!(answers.iter().all(|answer| matches!(answer, Settled::Applied(_))), "{answers:?}");
     }
 }
 
 /// How many moves are killed; a move of a few thousand jobs may end before.
 const KILLS: u32 = 25;
+
+/// How long a producer rests between two batches: `WINDLASS_MOVE_REST` in milliseconds, for a measured run.
+fn between() -> Duration {
+    let told = std::env::var("WINDLASS_MOVE_REST").ok().and_then(|text| text.parse().ok());
+    Duration::from_millis(told.unwrap_or(50))
+}
 
 /// How many jobs wait while they are moved: a few thousand, or as many as `WINDLASS_MOVE_JOBS` says for a measured run.
 fn waiting() -> u64 {
@@ -163,14 +199,16 @@ async fn a_move_that_is_killed_is_resumed_without_loss() {
         drop((source, target));
         let (settled, begun) = (load.settled.load(Ordering::Relaxed), Instant::now());
         let mut kills = 0;
-        loop {
-            let most = if kills < KILLS { 60 * (u64::from(kills) + 1) } else { 600_000 };
+        let finished = loop {
+            // Over all of the time that a move takes, which grows with what there is to move.
+            let most = if kills < KILLS { 60 * (u64::from(kills) + 1) * (waiting / 100_000).max(1) } else { 600_000 };
             let least = if kills < KILLS { 1 } else { most };
-            if killed(&from_url, &to_url, Duration::from_millis(fastrand::u64(least..=most))).await {
-                break;
+            let after = Duration::from_millis(fastrand::u64(least..=most));
+            if let Some(finished) = killed(&from_url, &to_url, after).await {
+                break finished;
             }
             kills += 1;
-        }
+        };
         let during = rate(load.settled.load(Ordering::Relaxed) - settled, begun);
         let after = load.rate().await;
         let jobs = load.end().await as u64;
@@ -178,9 +216,11 @@ async fn a_move_that_is_killed_is_resumed_without_loss() {
         assert_eq!(target.check().await.expect("check"), Vec::<String>::new(), "{from:?} to {to:?}");
         let totals = target.totals().await.expect("totals");
         assert_eq!((totals.accepted, totals.states[5]), (jobs + waiting, jobs), "{from:?} to {to:?}");
+        assert_eq!(drained(&*target, "waiting").await, waiting, "{from:?} to {to:?}");
         println!(
             "{from:?} to {to:?}: {waiting} jobs waited, {jobs} were completed once each ({before}/s before, {during}/s during, \
-             {after}/s after), {kills} kills, 0 lost, 0 doubled"
+             {after}/s after), {kills} kills, pause of the last run {:?}, 0 lost, 0 doubled",
+            finished.pause
         );
     }
 }

@@ -7,3 +7,4 @@ mod contents;
 mod flow;
 mod load;
 mod places;
+mod runs;

@@ -168,6 +168,45 @@ async fn n1b_jobs_without_a_handler_show_in_a_gauge() {
     running.stop().await;
 }
 
+/// Claims that gates kept short are counted by why, and each key that a claim serves once.
+#[tokio::test]
+async fn k2_claims_that_gates_keep_short_are_counted() {
+    use windlass::flow::{Control, Limit, Rate};
+    use windlass::store::{ClaimRequest, Store};
+    let sums = Sums::default();
+    let _recording = metrics::set_default_local_recorder(&sums);
+    let client = windlass::Client::in_memory();
+    let claim = async |queue: &str, most: usize| {
+        let name = windlass::QueueName::new(queue).expect("a name");
+        let worker = windlass::job::WorkerId::new("w").expect("a name");
+        client.store().claim(&ClaimRequest::new(worker, name, most)).await.expect("claim").len()
+    };
+    let full = Control::new().running(2).each_key(Limit::running(9));
+    let rated = Control::new().each_key(Limit::rated(Rate::per_hour(1)));
+    let typed = Control::new().of_type(windlass::JobType::new("t").expect("a name"), Limit::running(1));
+    for (queue, control) in [("full", full), ("rated", rated), ("typed", typed)] {
+        client.queue(queue).expect("a name").control(control).await.expect("controlled");
+        let job = |key: &str| NewJob::new("t", Payload::default()).queue(queue).key(key);
+        client.enqueue_all(["a", "a", "b"].map(job)).await.expect("enqueue");
+    }
+    let blocked =
+        |queue: &str, why: &str| sums.get(&format!("windlass_claim_blocked_total{{queue={queue},why={why}}}"));
+    assert_eq!(claim("full", 2).await, 2, "all that was asked for");
+    assert!(blocked("full", "limit").is_nan(), "nothing was kept from it");
+    assert_eq!(claim("full", 2).await, 0);
+    assert_eq!(claim("full", 2).await, 0);
+    assert_eq!(blocked("full", "limit"), 2.0);
+    assert_eq!(claim("rated", 9).await, 2, "one of each key");
+    assert_eq!(blocked("rated", "rate"), 1.0, "once, though a has two jobs left");
+    assert_eq!(claim("typed", 9).await, 1);
+    assert_eq!(claim("typed", 9).await, 0);
+    assert_eq!(blocked("typed", "limit"), 2.0);
+    assert_eq!(claim("empty", 9).await, 0);
+    assert_eq!(sums.get("windlass_key_wait_seconds{queue=full}"), 1.0, "two jobs of one key");
+    assert_eq!(sums.get("windlass_key_wait_seconds{queue=rated}"), 2.0);
+    assert!(sums.get("windlass_key_wait_seconds{queue=typed}").is_nan(), "keys make no difference there");
+}
+
 /// No rule refuses a firing of a schedule that was checked; one that an older program stored may break a newer rule.
 #[test]
 fn c4_a_refused_firing_is_counted() {

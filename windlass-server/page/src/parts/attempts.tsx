@@ -13,7 +13,7 @@ import { When } from "./time.tsx";
 type Attempt = Schemas["Attempt"];
 type Failure = Schemas["Failure"];
 
-export function FailureBox({ failure, type }: { failure: Failure; type?: string }) {
+export function FailureBox({ failure, fault }: { failure: Failure; fault?: string | null | undefined }) {
   return (
     <div class="failure">
       <p class="row">
@@ -28,9 +28,9 @@ export function FailureBox({ failure, type }: { failure: Failure; type?: string 
         <span class="small muted">
           <When at={failure.at} />
         </span>
-        {type ? (
-          <a class="small push" href={href(`/errors?${new URLSearchParams({ type })}`)}>
-            Is it one thing or many?
+        {fault ? (
+          <a class="small push" href={href(`/errors/${fault}`)}>
+            All that died of it
           </a>
         ) : null}
       </p>

@@ -1,6 +1,6 @@
 // A workflow drawn: layers from left to right, each step a link with its state, zoomed by buttons and keys as by wheel.
 
-import { useMemo, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Schemas, State } from "../api/client.ts";
 import { href } from "../router.ts";
 import { number, STATES, stateWord } from "../words.ts";
@@ -9,7 +9,9 @@ import { type Box, type Drawn, draw } from "./layout.ts";
 import { pieces } from "./text.tsx";
 
 const [WIDTH, HEIGHT, ACROSS, DOWN, MARGIN] = [168, 44, 56, 14, 12];
-const ZOOMS = [0.5, 0.7, 0.85, 1, 1.25, 1.6];
+const ZOOMS = [0.5, 0.6, 0.7, 0.85, 1, 1.25, 1.6];
+/** The places of the plain size among them, and of the smallest that is chosen unasked. */
+const [PLAIN, READABLE] = [4, 1];
 
 function plain(text: string): string {
   return pieces(text)
@@ -92,12 +94,23 @@ function places(drawn: Drawn) {
   };
 }
 
+/** The largest size at which a drawing fits, of those that can still be read; the plain one where it fits anyway. */
+export function fitting(wide: number, high: number, room: { wide: number; high: number }): number {
+  const fits = ZOOMS.findLastIndex((scale) => scale <= 1 && wide * scale <= room.wide && high * scale <= room.high);
+  return Math.max(READABLE, fits);
+}
+
 export function WorkflowGraph({ graph, workflow }: { graph: Schemas["Graph"]; workflow: string }) {
-  const [zoom, setZoom] = useState(3);
+  const [zoom, setZoom] = useState(PLAIN);
+  const frame = useRef<HTMLElement>(null);
   const [path, setPath] = useState(false);
   const drawn = useMemo(() => draw(graph), [graph]);
   const way = useMemo(() => critical(graph), [graph]);
   const { at, high, wide } = useMemo(() => places(drawn), [drawn]);
+  useLayoutEffect(() => {
+    const room = frame.current;
+    if (room) setZoom(fitting(wide, high, { wide: room.clientWidth, high: room.clientHeight }));
+  }, [workflow]);
   const isOn = (box: Box | undefined) => path && (box?.jobs.some((id) => way.has(id)) ?? false);
   const boxOf = new Map(drawn.boxes.map((box) => [box.id, box]));
   const scale = ZOOMS[zoom]!;
@@ -105,7 +118,7 @@ export function WorkflowGraph({ graph, workflow }: { graph: Schemas["Graph"]; wo
   const onKey = (event: KeyboardEvent) => {
     if (event.key === "+" || event.key === "=") turn(1);
     else if (event.key === "-") turn(-1);
-    else if (event.key === "0") setZoom(3);
+    else if (event.key === "0") setZoom(PLAIN);
     else return;
     event.preventDefault();
   };
@@ -134,7 +147,7 @@ export function WorkflowGraph({ graph, workflow }: { graph: Schemas["Graph"]; wo
         </span>
       </div>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys */}
-      <section class="graph" tabIndex={0} aria-label="Graph of the workflow" onKeyDown={onKey}>
+      <section class="graph" ref={frame} tabIndex={0} aria-label="Graph of the workflow" onKeyDown={onKey}>
         <svg width={wide * scale} height={high * scale} viewBox={`0 0 ${wide} ${high}`} role="group" aria-label="Steps">
           {drawn.lines.map(({ from, to }) => {
             const [one, other] = [at.get(from)!, at.get(to)!];

@@ -4,7 +4,7 @@
 import { useState } from "preact/hooks";
 import type { Job, Schemas, State } from "../api/client.ts";
 import { second, useResource } from "../api/live.ts";
-import { ENDED, outcomeWord, span, stateWord } from "../words.ts";
+import { counted, ENDED, outcomeWord, span, stateWord } from "../words.ts";
 import { Loaded } from "./notice.tsx";
 import { StateBadge } from "./state.tsx";
 import { Text } from "./text.tsx";
@@ -72,7 +72,7 @@ function Moments({ items, chosen, choose }: { items: Happened[]; chosen: number;
   const states = statesOf(items);
   return (
     <details>
-      <summary class="small muted">The same as a list, {items.length} moments</summary>
+      <summary class="small muted">The same as a list, {counted(items.length, "moment")}</summary>
       <ol class="moments small">
         {items.map((item, place) => (
           <li key={place} class={place === chosen ? "chosen" : ""}>

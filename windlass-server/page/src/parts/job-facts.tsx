@@ -1,7 +1,8 @@
 // What is fixed about a job, and what it is related to.
 
 import { type ComponentChildren, Fragment } from "preact";
-import type { Job } from "../api/client.ts";
+import type { Job, Schemas } from "../api/client.ts";
+import { useResource } from "../api/live.ts";
 import { href } from "../router.ts";
 import { ENDED } from "../words.ts";
 import { Text } from "./text.tsx";
@@ -82,8 +83,28 @@ export function Facts({ job }: { job: Job }) {
   );
 }
 
+const NAMED_MAX = 20;
+
+function JobLinks({ ids }: { ids: string[] }) {
+  return (
+    <span class="row">
+      {ids.slice(0, NAMED_MAX).map((id) => (
+        <JobLink key={id} id={id} />
+      ))}
+      {ids.length > NAMED_MAX ? `and ${ids.length - NAMED_MAX} more` : ""}
+    </span>
+  );
+}
+
+/** The steps of its workflow that wait for it. */
+function useDependents(job: Job): string[] {
+  const graph = useResource<Schemas["Graph"]>(job.workflow_id ? `/v1/workflows/${job.workflow_id}/graph` : null);
+  return (graph.data?.edges ?? []).filter((edge) => edge.from === job.id).map((edge) => edge.to);
+}
+
 export function Relations({ job }: { job: Job }) {
   const rows: [string, ComponentChildren][] = [];
+  const dependents = useDependents(job);
   if (job.workflow_id)
     rows.push([
       "Workflow",
@@ -92,13 +113,8 @@ export function Relations({ job }: { job: Job }) {
       </a>,
     ]);
   if (job.depends_on?.length)
-    rows.push([
-      "Waits for",
-      <span class="row">
-        {job.depends_on.slice(0, 20).map((one) => (one.job ? <JobLink key={one.job} id={one.job} /> : null))}
-        {job.depends_on.length > 20 ? `and ${job.depends_on.length - 20} more` : ""}
-      </span>,
-    ]);
+    rows.push(["Waits for", <JobLinks ids={job.depends_on.flatMap((one) => one.job ?? [])} />]);
+  if (dependents.length > 0) rows.push(["Needed by", <JobLinks ids={dependents} />]);
   if (job.spawned_by) rows.push(["Spawned by", <JobLink id={job.spawned_by} />]);
   if (job.cloned_from) rows.push(["Copied from", <JobLink id={job.cloned_from} />]);
   if (job.firing)

@@ -35,7 +35,7 @@ function jobsOf(group: Group, retrying: boolean): string {
 }
 
 function groupPath(group: Group): string {
-  return `/errors/${group.fingerprint}?${new URLSearchParams({ type: group.type })}`;
+  return `/errors/${group.fingerprint}`;
 }
 
 function columns(retrying: boolean): Column<Group>[] {
@@ -199,6 +199,25 @@ function Jobs({ fingerprint }: { fingerprint: string }) {
   );
 }
 
+/** What the newest job of the group says was behind its failure. */
+function Causes({ job }: { job: string }) {
+  const found = useResource<Job>(`/v1/jobs/${job}?payloads=false`);
+  const causes = found.data?.failure?.causes ?? [];
+  if (causes.length === 0) return null;
+  return (
+    <section class="card">
+      <h2>Causes</h2>
+      <ol class="plain-list small">
+        {causes.map((cause, at) => (
+          <li key={at}>
+            because: <Text>{cause}</Text>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
 function One({ group }: { group: Group }) {
   const conditions = () => new URLSearchParams({ fingerprint: group.fingerprint });
   return (
@@ -264,6 +283,7 @@ function One({ group }: { group: Group }) {
           </span>
         </div>
       </div>
+      {group.sample[0] ? <Causes key={group.sample[0]} job={group.sample[0]} /> : null}
       <Trend values={group.trend} />
       <Jobs fingerprint={group.fingerprint} />
     </>
@@ -271,9 +291,7 @@ function One({ group }: { group: Group }) {
 }
 
 export function ErrorScreen({ name }: { name: string }) {
-  const type = query.value.get("type");
-  const asked = new URLSearchParams(type ? { type } : {});
-  const page = useResource<Schemas["ErrorPage"]>(`/v1/errors?${asked}`, 3000);
+  const page = useResource<Schemas["ErrorPage"]>(`/v1/errors?fingerprint=${encodeURIComponent(name)}`, 3000);
   return (
     <>
       <p class="crumbs">

@@ -15,7 +15,7 @@ import { StateBadge } from "../parts/state.tsx";
 import { Text } from "../parts/text.tsx";
 import { Why } from "../parts/why.tsx";
 import { href, query, withQuery } from "../router.ts";
-import { DEAD, ENDED } from "../words.ts";
+import { ENDED } from "../words.ts";
 
 const TABS: [string, string][] = [
   ["", "Attempts"],
@@ -84,7 +84,7 @@ export function JobScreen({ name }: { name: string }) {
               </div>
             ) : null}
             {job.failure && job.state !== "completed" ? (
-              <FailureBox failure={job.failure} {...(DEAD.includes(job.state) ? { type: job.type } : {})} />
+              <FailureBox failure={job.failure} fault={job.fingerprint} />
             ) : null}
             <div class="grid-3">
               <div class="stack">

@@ -117,6 +117,30 @@ function Failures() {
   );
 }
 
+/** Who works, in one line. */
+function Workers({ workers }: { workers: Schemas["Worker"][] }) {
+  const all = workers.flatMap((worker) => worker.queues);
+  const slots = all.reduce((sum, one) => sum + one.slots, 0);
+  const busy = all.reduce((sum, one) => sum + (one.busy ?? 0), 0);
+  const hosts = new Set(workers.map((worker) => worker.host)).size;
+  return (
+    <section class="stack" style={{ gap: "8px" }}>
+      <h2>Workers</h2>
+      <p class="card line">
+        {workers.length === 0 ? (
+          <span class="danger">No worker is there: nothing runs.</span>
+        ) : (
+          <span>
+            {counted(workers.length, "worker")} on {counted(hosts, "host")}, {number(busy)} of {number(slots)} slots
+            busy
+          </span>
+        )}
+        <a href={href("/workers")}>All workers</a>
+      </p>
+    </section>
+  );
+}
+
 function Operations() {
   const list = useResource<Schemas["Operations"]>("/v1/operations", 3000);
   const going = (list.data?.items ?? []).filter((one) => one.state === "running" && !one.dry_run);
@@ -161,6 +185,7 @@ export function Overview() {
         </Loaded>
       </section>
       <Failures />
+      <Workers workers={workers.data?.items ?? []} />
     </>
   );
 }

@@ -2,15 +2,19 @@
 
 import type { Schemas, State } from "../api/client.ts";
 import { part, send } from "../api/client.ts";
+import { useLanes } from "../api/lanes.ts";
 import { second, useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { tell } from "../parts/dialog.tsx";
+import { useActs } from "../parts/last-acts.tsx";
 import { Empty, Loaded } from "../parts/notice.tsx";
+import { Lines } from "../parts/spark.tsx";
 import { sum } from "../parts/state.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
+import { When } from "../parts/time.tsx";
 import { href } from "../router.ts";
-import { about, number, span } from "../words.ts";
+import { about, counted, number, span } from "../words.ts";
 
 type Queue = Schemas["Queue"];
 type Worker = Schemas["Worker"];
@@ -64,7 +68,40 @@ export function PauseButton({ queue, reload, tiny }: { queue: Queue; reload: () 
   );
 }
 
-function columns(workers: Worker[], reload: () => void): Column<Queue>[] {
+/** What only the screen of queues shows of them. */
+interface Extra {
+  lanes: Schemas["Lane"][];
+  rates: Schemas["Series"] | undefined;
+}
+
+/** By whom a queue is paused and since when, as far as the record tells. */
+function PausedBy({ queue }: { queue: string }) {
+  const pause = useActs(`queue ${queue}`, 10).data?.items.find((act) => act.act === "pause");
+  if (!pause) return null;
+  return (
+    <>
+      , paused by <Text>{pause.by ?? "somebody unnamed"}</Text> <When at={pause.at} />
+    </>
+  );
+}
+
+/** Under its name: how many types are in it, who serves it, and who paused it. */
+function Shortly({ queue, workers, lanes }: { queue: Queue; workers: Worker[]; lanes: Schemas["Lane"][] }) {
+  const types = lanes.filter((lane) => lane.queue === queue.name).map((lane) => lane.type);
+  return (
+    <span class="small muted" title={types.join(", ")}>
+      {counted(types.length, "type")}, {counted(slotsOf(workers, queue.name).workers, "worker")}
+      {queue.paused ? <PausedBy queue={queue.name} /> : null}
+    </span>
+  );
+}
+
+function InOut({ queue, of }: { queue: string; of: Schemas["Series"] | undefined }) {
+  const line = (name: string) => of?.series.find((one) => one.queue === queue && one.name === name)?.values ?? [];
+  return <Lines first={line("in")} second={line("out")} words={["in", "out"]} />;
+}
+
+function columns(workers: Worker[], reload: () => void, extra?: Extra): Column<Queue>[] {
   const counts = (name: string, of: State[]): Column<Queue> => ({
     name,
     narrow: true,
@@ -76,11 +113,15 @@ function columns(workers: Worker[], reload: () => void): Column<Queue>[] {
       name: "Queue",
       lead: true,
       cell: (queue) => (
-        <span class="row">
-          <a href={href(`/queues/${encodeURIComponent(queue.name)}`)}>
-            <Text>{queue.name}</Text>
-          </a>
-          {queue.paused ? <span class="pill">paused</span> : null}
+        <span class="two-lines">
+          <span class="row close-row">
+            <a href={href(`/queues/${encodeURIComponent(queue.name)}`)}>
+              <Text>{queue.name}</Text>
+            </a>
+            {queue.paused ? <span class="pill">paused</span> : null}
+            {queue.control ? <span class="pill">controlled</span> : null}
+          </span>
+          {extra ? <Shortly queue={queue} workers={workers} lanes={extra.lanes} /> : null}
         </span>
       ),
     },
@@ -100,6 +141,12 @@ function columns(workers: Worker[], reload: () => void): Column<Queue>[] {
       },
     },
   ];
+  if (extra)
+    all.push({
+      name: "In and out, 1 h",
+      narrow: true,
+      cell: (queue) => <InOut queue={queue.name} of={extra.rates} />,
+    });
   if (mayOperate())
     all.push({ name: "Acts", narrow: true, cell: (queue) => <PauseButton queue={queue} reload={reload} tiny /> });
   return all;
@@ -110,7 +157,14 @@ function isShown(queue: Queue): boolean {
   return !queue.name.startsWith("windlass.") || sum(queue.states) > 0;
 }
 
-export function QueueTable({ queues, workers, reload }: { queues: Queue[]; workers: Worker[]; reload: () => void }) {
+interface QueueTableProps {
+  queues: Queue[];
+  workers: Worker[];
+  reload: () => void;
+  extra?: Extra;
+}
+
+export function QueueTable({ queues, workers, reload, extra }: QueueTableProps) {
   return (
     <Table
       caption="Queues"
@@ -122,7 +176,7 @@ export function QueueTable({ queues, workers, reload }: { queues: Queue[]; worke
           command={`windlass enqueue hello --queue mail --payload '{}'`}
         />
       }
-      columns={columns(workers, reload)}
+      columns={columns(workers, reload, extra)}
     />
   );
 }
@@ -130,13 +184,22 @@ export function QueueTable({ queues, workers, reload }: { queues: Queue[]; worke
 export function QueuesScreen() {
   const queues = useResource<Schemas["QueuePage"]>("/v1/queues", 2000, "lanes");
   const workers = useResource<Schemas["Workers"]>("/v1/workers", 5000);
+  const lanes = useLanes(5000);
+  const rates = useResource<Schemas["Series"]>("/v1/series?of=rate&by=queue&last=1h", 10_000);
   return (
     <>
       <div class="head">
         <h1>Queues</h1>
       </div>
       <Loaded of={queues}>
-        {(data) => <QueueTable queues={data.items} workers={workers.data?.items ?? []} reload={queues.reload} />}
+        {(data) => (
+          <QueueTable
+            queues={data.items}
+            workers={workers.data?.items ?? []}
+            reload={queues.reload}
+            extra={{ lanes: lanes.data?.items ?? [], rates: rates.data }}
+          />
+        )}
       </Loaded>
     </>
   );

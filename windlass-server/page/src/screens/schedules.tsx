@@ -1,8 +1,9 @@
 // Schedules: when each fires next, and one with its coming firings; created and changed with a look ahead.
 
 import { Fragment } from "preact";
-import { part, type Schemas, send } from "../api/client.ts";
-import { useResource } from "../api/live.ts";
+import { useEffect, useRef } from "preact/hooks";
+import { type Job, part, type Schemas, send } from "../api/client.ts";
+import { second, useResource } from "../api/live.ts";
 import { mayOperate } from "../api/me.ts";
 import { curl, quoted, Terminal } from "../parts/copy.tsx";
 import { ActDialog, dialog, tell } from "../parts/dialog.tsx";
@@ -14,7 +15,7 @@ import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { Moment, When } from "../parts/time.tsx";
 import { go, href } from "../router.ts";
-import { number } from "../words.ts";
+import { number, stateWord } from "../words.ts";
 
 type Schedule = Schemas["Schedule"];
 
@@ -30,6 +31,63 @@ export function timing(of: Schemas["NewSchedule"]): string {
   if (of.cron) return `${of.cron} ${of.zone ?? "UTC"}`;
   if (of.every) return `every ${of.every}`;
   return `${of.delay} after its job ended`;
+}
+
+/** As late as upkeep, which goes on about once a second, never is while somebody does it. */
+const LATE_MS = 60_000;
+
+function Next({ one }: { one: Schedule }) {
+  if (one.paused) return <span class="muted">paused</span>;
+  const late = one.next_at ? second.value - Date.parse(one.next_at) > LATE_MS : false;
+  return (
+    <span class="row close-row">
+      <When at={one.next_at} />
+      {late ? <span class="pill danger">late</span> : null}
+    </span>
+  );
+}
+
+/** The last firings as a strip, oldest first, each a link to its job. */
+function Marks({ jobs }: { jobs: Job[] }) {
+  return (
+    <ol class="firings" aria-label="Last firings, oldest first">
+      {[...jobs].reverse().map((job) => (
+        <li key={job.id}>
+          <a
+            class={job.state}
+            href={href(`/jobs/${job.id}`)}
+            aria-label={`${job.state}, ${job.firing?.slot ?? job.created_at}`}
+            title={`${job.state}, ${job.firing?.slot ?? job.created_at}`}
+          >
+            <span />
+          </a>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+const STRIP_MAX = 8;
+
+/** A short strip in a list, asked for when its schedule has fired. */
+function Strip({ name, fired }: { name: string; fired: number }) {
+  const asked = new URLSearchParams({ schedule: name, limit: String(STRIP_MAX), payloads: "false" });
+  const page = useResource<Schemas["JobPage"]>(fired > 0 ? `/v1/jobs?${asked}` : null, 15_000);
+  const seen = useRef(fired);
+  useEffect(() => {
+    if (seen.current !== fired) page.reload();
+    seen.current = fired;
+  }, [fired]);
+  const jobs = [...(page.data?.items ?? [])].reverse();
+  if (jobs.length === 0) return <span class="muted">–</span>;
+  const says = `The last ${jobs.length}, oldest first: ${jobs.map((job) => stateWord[job.state]).join(", ")}`;
+  return (
+    <span class="firings short" role="img" aria-label={says} title={says}>
+      {jobs.map((job) => (
+        <span key={job.id} class={job.state} />
+      ))}
+    </span>
+  );
 }
 
 export function SchedulesScreen() {
@@ -75,16 +133,22 @@ export function SchedulesScreen() {
               {
                 name: "Fires",
                 cell: (one) => (
-                  <code>
-                    <Text>{timing(one.schedule)}</Text>
-                  </code>
+                  <span class="two-lines">
+                    <Text>{one.words ?? ""}</Text>
+                    {one.schedule.cron ? (
+                      <code class="small muted">
+                        <Text>{one.schedule.cron}</Text>
+                      </code>
+                    ) : null}
+                  </span>
                 ),
               },
               { name: "Type", cell: (one) => <Text>{one.schedule.job.type}</Text> },
+              { name: "Next", narrow: true, cell: (one) => <Next one={one} /> },
               {
-                name: "Next",
+                name: "Last firings",
                 narrow: true,
-                cell: (one) => (one.paused ? <span class="muted">paused</span> : <When at={one.next_at} />),
+                cell: (one) => <Strip name={one.schedule.name ?? ""} fired={one.fired} />,
               },
               { name: "Last", narrow: true, cell: (one) => <When at={one.last_slot} /> },
               {
@@ -164,26 +228,7 @@ function Fired({ name }: { name: string }) {
     <section class="card">
       <h2>Last firings</h2>
       <Loaded of={page}>
-        {(data) =>
-          data.items.length === 0 ? (
-            <p class="muted">None is kept.</p>
-          ) : (
-            <ol class="firings" aria-label="Last firings, oldest first">
-              {[...data.items].reverse().map((job) => (
-                <li key={job.id}>
-                  <a
-                    class={job.state}
-                    href={href(`/jobs/${job.id}`)}
-                    aria-label={`${job.state}, ${job.firing?.slot ?? job.created_at}`}
-                    title={`${job.state}, ${job.firing?.slot ?? job.created_at}`}
-                  >
-                    <span />
-                  </a>
-                </li>
-              ))}
-            </ol>
-          )
-        }
+        {(data) => (data.items.length === 0 ? <p class="muted">None is kept.</p> : <Marks jobs={data.items} />)}
       </Loaded>
       <a href={href(`/jobs?schedule=${encodeURIComponent(name)}`)}>All jobs that it fired</a>
     </section>

@@ -53,6 +53,58 @@ test("somebody who may only look sees no acts and no payloads", async ({ page })
   expect(await page.evaluate(async (id) => (await fetch(`/v1/jobs/${id}`)).text(), job)).not.toContain("xyzzy");
 });
 
+test("what is hidden leaks by no list, search, export, history, attempt or group", async ({ page }) => {
+  const { id } = (await server.call(
+    "POST",
+    "/v1/jobs",
+    { type: "leaks", queue: "leaks", payload: "xyzzy", max_attempts: 1 },
+    "admin",
+  )) as { id: string };
+  const claim = { queues: ["leaks"], max: 1, worker: "tests/1" };
+  const claimed = (await server.call("POST", "/v1/claims", claim, "admin")) as {
+    jobs: { id: string; lease: { token: string } }[];
+  };
+  const failure = { category: "permanent", message: "xyzzy is broken", causes: ["because of xyzzy"] };
+  await server.call(
+    "POST",
+    "/v1/leases/settle",
+    { settlements: [{ id, token: claimed.jobs[0]!.lease.token, outcome: "failed", failure }] },
+    "admin",
+  );
+  await signIn(page, server.token.read!);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Jobs");
+  const paths = [
+    "/v1/jobs?limit=200",
+    "/v1/jobs?text=xyzzy",
+    "/v1/jobs/count?text=xyzzy",
+    "/v1/errors",
+    ...["", "/history", "/attempts", "/explain", "/logs", "/payload", "/result"].map((part) => `/v1/jobs/${id}${part}`),
+  ];
+  const told = await page.evaluate(
+    (all) =>
+      Promise.all(
+        all.map(async (path) => {
+          const answer = await fetch(path);
+          return `${path} ${answer.status} ${await answer.text()}`;
+        }),
+      ),
+    paths,
+  );
+  // A count that depends on what is searched for would tell it, too: such a search is refused.
+  for (const answer of told) {
+    expect(answer.replaceAll("text=xyzzy", "")).not.toContain("xyzzy");
+    if (answer.includes("text=xyzzy")) expect(answer).toMatch(/ 40[03] /);
+  }
+  // Whoever may see it does.
+  const seen = JSON.stringify(await server.call("GET", `/v1/jobs/${id}/history`, undefined, "admin"));
+  expect(seen).toContain("xyzzy");
+  for (const path of [`/jobs/${id}`, "/errors", "/jobs?queue=leaks"]) {
+    await page.goto(server.url + path);
+    await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+    await expect(page.locator("main")).not.toContainText("xyzzy");
+  }
+});
+
 test("a session acts under its token's name, never works, and ends when it is ended", async ({ page, context }) => {
   await signIn(page, server.token.admin!);
   await expect(page.getByText("admin of the tests")).toBeVisible();

@@ -36,8 +36,8 @@ function environment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("WINDLASS_")));
 }
 
-/** A new store: a file, or with WINDLASS_PAGE_STORE=postgres a schema of the server that WINDLASS_TEST_POSTGRES names. */
-export function newStore(folder: string, kind = process.env.WINDLASS_PAGE_STORE ?? "sqlite"): string {
+/** A new store: a file, or where the project of the test is called postgres, a schema of the server that WINDLASS_TEST_POSTGRES names. */
+export function newStore(folder: string, kind = base.info().project.name): string {
   if (kind === "sqlite") return `sqlite:${join(folder, "jobs.db")}`;
   const server = process.env.WINDLASS_TEST_POSTGRES;
   if (!server) throw new Error("WINDLASS_TEST_POSTGRES must name a PostgreSQL server");

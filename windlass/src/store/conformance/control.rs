@@ -122,7 +122,8 @@ async fn k2_never_more_run_than_the_queue_allows(bench: Bench) {
     let reasons = bench.store.explain(waiting).await.expect("explain").reasons;
     let said: Vec<String> =
         reasons.iter().filter(|why| matches!(why, Why::Blocked { .. })).map(ToString::to_string).collect();
-    assert_eq!(said, ["queue default runs 3 of 3"]);
+    let (first, second, third) = (held[0].job.id, held[1].job.id, next[0].job.id);
+    assert_eq!(said, [format!("queue default runs 3 of 3: {first}, {second}, {third}")]);
     bench.assert_sound().await;
 }
 

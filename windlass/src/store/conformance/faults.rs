@@ -17,6 +17,7 @@ chapter! {
     o1_groups_can_be_narrowed_to_a_queue_or_type,
     o1_groups_go_on_where_a_page_ended,
     o1_a_large_group_is_counted_to_its_cap,
+    o1_failures_that_are_tried_again_are_groups_of_their_own,
     o1_a_fault_is_a_filter,
     o1_jobs_are_found_by_worker_key_and_text,
     o1_text_is_found_in_payloads,
@@ -187,6 +188,42 @@ async fn o1_groups_go_on_where_a_page_ended(bench: Bench) {
     let stray = FaultQuery { after: Some(crate::store::Cursor("stray".to_owned())), limit: 2, ..FaultQuery::default() };
     let refused = bench.store.faults(&stray).await.expect_err("no cursor of this list");
     assert!(matches!(refused, crate::Error::InvalidArgument { .. }), "{refused:?}");
+}
+
+async fn o1_failures_that_are_tried_again_are_groups_of_their_own(bench: Bench) {
+    let fails = async |name: &str, in_queue: &str, failure: Failure| {
+        let id = bench.enqueue(named(name).queue(in_queue)).await;
+        let claimed = bench.claim_from(in_queue, 1).await.remove(0);
+        assert_eq!(claimed.job.id, id);
+        bench.apply(claimed.lease.fail(failure, &mut || 0.5)).await;
+        id
+    };
+    for number in 0..3 {
+        fails("a", "one", Failure::temporary(format!("host {number} is away"))).await;
+    }
+    let other = fails("b", "two", Failure::temporary("no room").with_code("full")).await;
+    // Neither dead jobs nor those that only wait are among them.
+    bench.dies("a", "one", Failure::permanent("broken", "words")).await;
+    bench.enqueue(named("a").queue("one").delay(HOUR)).await;
+    let retrying = FaultQuery { retrying: true, ..FaultQuery::default() };
+    let told = async |query: FaultQuery| {
+        let groups = bench.groups(query).await;
+        let mut told: Vec<_> = groups.into_iter().map(|group| (group.pattern, group.count, group.capped)).collect();
+        told.sort();
+        told
+    };
+    let (away, full) = (("host <n> is away".to_owned(), 3, false), ("no room".to_owned(), 1, false));
+    assert_eq!(told(retrying.clone()).await, [away.clone(), full.clone()]);
+    assert_eq!(told(FaultQuery { queue: Some(queue("two")), ..retrying.clone() }).await, [full]);
+    assert_eq!(bench.groups(FaultQuery::default()).await.len(), 1);
+    let one = FaultQuery { limit: 1, ..retrying.clone() };
+    let first = bench.store.faults(&one).await.expect("faults");
+    let second = bench.store.faults(&FaultQuery { after: first.next.clone(), ..one }).await.expect("faults");
+    assert_eq!((first.items.len(), first.next.is_some(), second.items.len(), second.next), (1, true, 1, None));
+    // Due again, they are tried again no more: they are ready.
+    bench.advance(HOUR * 2);
+    assert_eq!(told(retrying).await, []);
+    assert_eq!(bench.job(other).await.state, State::Scheduled);
 }
 
 async fn o1_a_large_group_is_counted_to_its_cap(bench: Bench) {

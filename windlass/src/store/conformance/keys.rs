@@ -7,7 +7,7 @@ use super::Bench;
 use super::bench::{LEASE, job, no_jitter, worker};
 use super::control::{change, control, enqueue, key, keys_of};
 use crate::flow::{AfterFailure, Change, Control, ControlEdit, KeyState, Limit};
-use crate::job::{Failure, JobId, JobType, NewJob, Payload, Priority, QueueName, RequeueOptions, State};
+use crate::job::{Failure, JobId, JobType, NewJob, Payload, Priority, QueueName, RequeueOptions, State, Why};
 use crate::store::{Act, ClaimRequest, Edit, Filter, KeyQuery};
 
 chapter![
@@ -29,6 +29,8 @@ chapter![
     k16_reaches_waiting_jobs,
     k16_pause_and_lifetime,
     k16_no_trace,
+    k16_keys_at_the_door_are_listed,
+    k2_explain_names_the_jobs_in_the_gate,
 ];
 
 async fn complete_all(bench: &Bench, claimed: Vec<crate::store::Claimed>) {
@@ -325,4 +327,80 @@ async fn k16_no_trace(bench: Bench) {
     bench.upkeep().await;
     assert_eq!(bench.store.keys(&KeyQuery::new(QueueName::default())).await.expect("keys").items, []);
     bench.assert_sound().await;
+}
+
+/// What no claim has sorted to its key yet is waiting all the same.
+async fn k16_keys_at_the_door_are_listed(bench: Bench) {
+    control(&bench, Control::new().each_key(Limit::running(1)).fair()).await;
+    enqueue(&bench, "b", 2).await;
+    enqueue(&bench, "d", 1).await;
+    assert_eq!(keys_of(&bench.claim(1).await), ["b"]);
+    bench.advance(Duration::from_secs(1));
+    bench.insert(vec![job().key("a"), job().key("b"), job().key("c"), job().key("e"), job(), job().key("c")]).await;
+    bench.enqueue(job().key("later").delay(Duration::from_secs(60))).await;
+    let mut query = KeyQuery { limit: 2, ..KeyQuery::new(QueueName::default()) };
+    let mut listed = Vec::new();
+    loop {
+        let page = bench.store.keys(&query).await.expect("keys");
+        listed.extend(page.items.into_iter().map(|record| (record.key, record.waiting, record.running)));
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    let listed: Vec<_> = listed.iter().map(|(key, waiting, running)| (key.as_str(), *waiting, *running)).collect();
+    assert_eq!(listed, [("a", 1, 0), ("b", 2, 1), ("c", 2, 0), ("d", 1, 0), ("e", 1, 0)]);
+    let of_c = key(&bench, "c").await.expect("it waits");
+    assert_eq!((of_c.waiting, of_c.running, of_c.state), (2, 0, KeyState::Open));
+    assert_eq!(key(&bench, "later").await, None, "it is not due");
+    let blocked = KeyQuery { blocked: true, ..KeyQuery::new(QueueName::default()) };
+    let blocked = bench.store.keys(&blocked).await.expect("keys").items;
+    assert_eq!(blocked.iter().map(|record| record.key.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
+/// The gates that let nothing of a job through, each with the jobs that keep it closed.
+async fn gates_of(bench: &Bench, id: JobId) -> Vec<(String, Vec<JobId>)> {
+    let reasons = bench.store.explain(id).await.expect("explain").reasons;
+    let gates = reasons.into_iter().filter_map(|why| match why {
+        Why::Blocked { gate, jobs, .. } => Some((gate, jobs)),
+        _ => None,
+    });
+    gates.collect()
+}
+
+async fn k2_explain_names_the_jobs_in_the_gate(bench: Bench) {
+    let slow = JobType::new("slow").expect("a name");
+    let limits = Control::new().running(14).of_type(slow, Limit::running(2)).each_key(Limit::running(12));
+    control(&bench, limits).await;
+    let slow = || NewJob::new("slow", Payload::default()).key("b");
+    bench.insert(vec![slow(), slow()]).await;
+    let mut slows = Vec::new();
+    for _ in 0..2 {
+        slows.extend(bench.claim_ids(1).await);
+        bench.advance(Duration::from_millis(1));
+    }
+    enqueue(&bench, "a", 13).await;
+    let mut of_a = Vec::new();
+    for _ in 0..12 {
+        of_a.extend(bench.claim_ids(1).await);
+        bench.advance(Duration::from_millis(1));
+    }
+    assert_eq!((slows.len(), of_a.len()), (2, 12));
+    let waits = bench.enqueue(slow().key("a")).await;
+    let all: Vec<JobId> = slows.iter().chain(&of_a).copied().collect();
+    let expected = [
+        ("queue default".to_owned(), all[..10].to_vec()),
+        ("type slow".to_owned(), slows.clone()),
+        ("key a".to_owned(), of_a[..10].to_vec()),
+    ];
+    assert_eq!(gates_of(&bench, waits).await, expected, "those that started first, at most ten");
+    change(
+        &bench,
+        Change::Put { control: Control::new().ordered(AfterFailure::Halt), version: None, from_code: false },
+    )
+    .await;
+    let first = bench.enqueue(job().key("c")).await;
+    let second = bench.enqueue(job().key("c")).await;
+    assert!(bench.claim_ids(9).await.contains(&first));
+    assert_eq!(gates_of(&bench, second).await, [("key c".to_owned(), vec![first])]);
 }

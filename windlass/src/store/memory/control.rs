@@ -7,9 +7,11 @@ use super::strands::{Controlled, Keyed, head};
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::flow::{
-    Change, ControlEdit, ControlRecord, Gate, GateName, Gates, KeyRecord, Owner, Picks, Strand, blocked, pick,
+    Change, Control, ControlEdit, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Gates, KeyRecord, Owner, Picks, Strand,
+    blocked, pick,
 };
 use crate::job::{JobId, JobRecord, JobType, QueueName, State, Why};
+use crate::observe;
 use crate::store::answer::{Claimed, Page, Wake};
 use crate::store::request::{ClaimRequest, Cursor, KeyQuery, PAGE_MAX};
 use crate::store::rules::{self, GateHold};
@@ -114,6 +116,8 @@ impl Tables {
         let room = known.queue.room(&known.control().of_queue(), now);
         if room.starts == 0 && wanted > 0 {
             let waits = self.queues.get(queue).is_some_and(|queue| !queue.lanes.is_empty());
+            let why = known.queue.closed_by(&known.control().of_queue(), now);
+            observe::claim_blocked(queue, why.filter(|_| waits));
             return (Vec::new(), room.again_at.filter(|_| waits));
         }
         let (mut strands, mut heads) = (if wanted == 0 { 0 } else { wanted.saturating_add(STRANDS) }, HEADS);
@@ -126,6 +130,10 @@ impl Tables {
             heads = if picks.short.is_empty() { heads } else { heads.saturating_mul(4) };
             strands = if picks.more.is_empty() { strands } else { strands.saturating_mul(4) };
         };
+        observe::claim_blocked(queue, picks.blocked.iter().copied());
+        if known.control().has_strands() {
+            observe::keys_served(queue, picks.key_waits(&view.strands, now));
+        }
         let Picks { taken, strands: looked, gates, again_at, .. } = picks;
         let known = self.controlled_mut(queue).expect("it was there");
         known.put_gate(GateName::Queue, gates.queue);
@@ -186,6 +194,7 @@ impl Tables {
                 gates.unread.extend(unread.map(|order| (job_type.clone(), order)));
             } else if is_wanted(job_type) && room.starts == 0 {
                 gates.again_at = [gates.again_at, room.again_at].into_iter().flatten().min();
+                gates.shut.extend(gate.closed_by(&control.of_this_type(job_type), now));
             }
             of_type = known.next_type(job_type);
         }
@@ -291,7 +300,27 @@ impl Tables {
             keys: BTreeMap::from([(key.to_owned(), gate)]),
             ..Gates::default()
         };
-        blocked(known.control(), &gates, owner.filter(|(_, id)| *id != job.id), job, now)
+        let mut closed = blocked(known.control(), &gates, owner.filter(|(_, id)| *id != job.id), job, now);
+        for gate in closed.iter_mut().filter(|gate| gate.is_full()) {
+            gate.jobs = self.jobs_in(&job.spec.queue, known.control(), &gate.gate);
+        }
+        closed.into_iter().map(|gate| gate.why(&job.spec.queue)).collect()
+    }
+
+    /// The jobs in a gate that started first.
+    fn jobs_in(&self, queue: &QueueName, control: &Control, gate: &GateName) -> Vec<JobId> {
+        let counts = |job: &JobRecord| match gate {
+            GateName::Queue => true,
+            GateName::Type(job_type) => job.spec.job_type == *job_type,
+            GateName::Key(key) => control.key_of(job.spec.options.key.as_deref()) == key,
+        };
+        let running = self.leases.iter().map(|(_, sequence)| (*sequence, &self.stored(*sequence).entry.job));
+        let mut running: Vec<_> = running
+            .filter(|(_, job)| job.spec.queue == *queue && counts(job))
+            .map(|(sequence, job)| (job.started_at, sequence, job.id))
+            .collect();
+        running.sort_unstable();
+        running.into_iter().take(GATE_JOBS_MAX).map(|(_, _, id)| id).collect()
     }
 
     pub(super) fn keys(&self, query: &KeyQuery, now: Timestamp) -> Result<Page<KeyRecord>> {

@@ -89,9 +89,7 @@ impl Tables {
     }
 
     pub(super) fn faults(&self, query: &FaultQuery, now: Timestamp) -> Result<Page<FaultGroup>> {
-        let jobs = self.jobs.values().rev().map(|stored| &stored.entry.job);
-        let dead = jobs.filter_map(|job| Some((job.fault()?, job.completed_at?, job)));
-        FaultGroup::page(dead, query, now)
+        FaultGroup::page(self.jobs.values().rev().map(|stored| &stored.entry.job), query, now)
     }
 
     pub(super) fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>> {
@@ -199,6 +197,7 @@ impl Tables {
             states: queue.states,
             oldest_scheduled: oldest(queue),
             control: queue.control.as_ref().map(|known| known.record.clone()),
+            at_door: 0,
         };
         self.queues.iter().map(record).filter(|queue| !queue.is_forgotten()).collect()
     }

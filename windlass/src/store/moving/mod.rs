@@ -15,7 +15,9 @@
 //! 5. *open*: the target takes writes;
 //! 6. *verify*: both sides as they were at the switch, counted and summed up.
 //!
-//! Killed anywhere, the marks of both sides say which of these it was. Refused: a log of events as the source of truth, which
+//! Killed anywhere, the marks of both sides say which of these it was. A run that goes on writes its name into both marks first, and every
+//! transaction of a run looks for its own name there: one that was stopped, or whose last call is still under way, cannot write
+//! old things over new ones. Refused: a log of events as the source of truth, which
 //! both stores forget after a while, and copying from one long snapshot, which keeps a SQLite log from being cut.
 
 mod closed;
@@ -35,7 +37,7 @@ pub use self::sums::Sums;
 use super::observe::{LaneRecord, Sample, SampleStep};
 use super::rules::Entry;
 use super::{ActRecord, Totals};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow::{ControlRecord, Gate};
 use crate::job::{AttemptRecord, DependencyKind, JobId, LeaseToken, QueueName, WorkflowId};
 use crate::schedule::ScheduleRecord;
@@ -75,6 +77,23 @@ pub struct Mark {
     pub stage: Stage,
     /// Up to where everything was copied, on the target.
     pub copied: Option<Name>,
+    /// Which run of the program goes on with it; whatever an earlier run still attempts is refused.
+    #[serde(default)]
+    pub runner: String,
+}
+
+impl Mark {
+    /// Checks that the run with this mark still goes on with the move, by what the store remembers in the transaction that is
+    /// to write. A run that was stopped for a while, or killed with a call under way, comes too late then.
+    pub fn check_runner(&self, stored: Option<&Mark>) -> Result<()> {
+        match stored {
+            Some(stored) if stored.id == self.id && stored.runner == self.runner => Ok(()),
+            Some(stored) if stored.id == self.id => {
+                Err(Error::Conflict("another run of the program goes on with this move".to_owned()))
+            }
+            _ => Err(Error::Conflict("this move was undone".to_owned())),
+        }
+    }
 }
 
 /// What is copied as one, and noted when it changes. Copied in this order.
@@ -223,6 +242,10 @@ pub trait Movable: Contents {
     /// What the store remembers of a move.
     async fn mark(&self) -> Result<Option<Mark>>;
 
+    /// Takes a move over from the run that went on with it before: from now on every write of that one is refused
+    /// ([`Mark::check_runner`]). Gives the mark as it is then.
+    async fn take_over(&self, id: &str, runner: &str) -> Result<Mark>;
+
     // The source.
 
     /// The key of its ids.
@@ -238,7 +261,7 @@ pub trait Movable: Contents {
     async fn changes(&self, limit: usize) -> Result<Vec<(i64, Name)>>;
 
     /// Forgets notes by their numbers, which are in ascending order.
-    async fn forget_changes(&self, numbers: &[i64]) -> Result<()>;
+    async fn forget_changes(&self, numbers: &[i64], mark: &Mark) -> Result<()>;
 
     /// Keeps everybody else from writing until [`leave`](Self::leave) or [`let_go`](Self::let_go). What is read meanwhile is
     /// read under it.
@@ -249,9 +272,6 @@ pub trait Movable: Contents {
 
     /// The highest sequence that was drawn.
     async fn last_sequence(&self) -> Result<Sequence>;
-
-    /// Whether it has flow control.
-    fn has_flow_control(&self) -> bool;
 
     /// The flow control of its queues.
     async fn flow(&self) -> Result<Flow>;
@@ -269,7 +289,7 @@ pub trait Movable: Contents {
     async fn write(&self, part: &Part, mark: &Mark) -> Result<()>;
 
     /// Writes the small records and the numbers.
-    async fn write_rest(&self, rest: &Rest) -> Result<()>;
+    async fn write_rest(&self, rest: &Rest, mark: &Mark) -> Result<()>;
 
     /// The contents as they are now, whatever is written later.
     async fn snapshot(&self) -> Result<Box<dyn Contents>>;
@@ -278,7 +298,7 @@ pub trait Movable: Contents {
     async fn open_up(&self, mark: &Mark) -> Result<()>;
 
     /// Removes what the move needed and nobody else does, once nothing more is read of it.
-    async fn clear(&self) -> Result<()> {
+    async fn clear(&self, _mark: &Mark) -> Result<()> {
         Ok(())
     }
 
@@ -311,6 +331,21 @@ mod tests {
         let mut names = vec![key.clone(), Name::Workflow(2), Name::Job(9), Name::Job(1)];
         names.sort();
         assert_eq!(names, [Name::Job(1), Name::Job(9), Name::Workflow(2), key]);
+    }
+
+    #[test]
+    fn only_the_run_whose_name_is_kept_goes_on() {
+        let mark = |id: &str, runner: &str| {
+            let (id, other, runner) = (id.to_owned(), "memory:".to_owned(), runner.to_owned());
+            Mark { id, side: Side::Target, other, stage: Stage::Copying, copied: None, runner }
+        };
+        let mine = mark("move", "first");
+        let ended = Mark { stage: Stage::Switched, copied: Some(Name::Job(7)), ..mine.clone() };
+        assert!(mine.check_runner(Some(&ended)).is_ok());
+        let problem = |stored: Option<&Mark>| mine.check_runner(stored).expect_err("it is refused").to_string();
+        assert!(problem(Some(&mark("move", "second"))).contains("another run of the program"));
+        assert!(problem(Some(&mark("another", "first"))).contains("undone"));
+        assert!(problem(None).contains("undone"));
     }
 
     #[test]

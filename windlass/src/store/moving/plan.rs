@@ -111,15 +111,6 @@ pub async fn begin(from: &dyn Store, to: &dyn Store, urls: (&str, &str)) -> Resu
             return Err(Error::Conflict(problem));
         }
     }
-    let flow = source.flow().await?;
-    if let Some((queue, _)) = flow.controls.first()
-        && !target.has_flow_control()
-    {
-        return Err(Error::Conflict(format!(
-            "queue {queue} is controlled, and a move takes no flow control to {}",
-            urls.1
-        )));
-    }
     if let Some(worker) = to.workers().await?.first() {
         return Err(Error::Conflict(format!(
             "worker {} uses {} already: stop it until the move has ended",
@@ -129,7 +120,7 @@ pub async fn begin(from: &dyn Store, to: &dyn Store, urls: (&str, &str)) -> Resu
     let id = uuid::Uuid::new_v4().to_string();
     let mark = |side, other: &str| {
         let (id, other) = (id.clone(), other.to_owned());
-        Mark { id, side, other, stage: Stage::Copying, copied: None }
+        Mark { id, side, other, stage: Stage::Copying, copied: None, runner: String::new() }
     };
     target.take_in(&mark(Side::Target, urls.0), &source.id_key().await?).await?;
     source.watch(&mark(Side::Source, urls.1)).await
@@ -166,26 +157,30 @@ pub async fn undo(from: &dyn Store, to: &dyn Store) -> Result<()> {
 }
 
 impl Move {
-    /// Takes up a move that was begun; both stores must have its marks.
+    /// Takes up a move that was begun; both stores must have its marks. From now on nothing that an earlier run attempts is
+    /// written.
     pub async fn resume(from: Arc<dyn Store>, to: Arc<dyn Store>) -> Result<Self> {
         let (source, target) = (movable(&*from)?, movable(&*to)?);
         let (left, right) = (source.mark().await?, target.mark().await?);
-        let (Some(target_mark), left) = (right.filter(|mark| mark.side == Side::Target), left) else {
+        let Some(right) = right.filter(|mark| mark.side == Side::Target) else {
             return Err(Error::Conflict("there is no move into the target to resume".to_owned()));
         };
-        // Killed between the two marks: the source was not told yet.
-        let source_mark = match left {
-            Some(mark) if mark.id == target_mark.id && mark.side == Side::Source => mark,
+        match left {
+            Some(mark) if mark.id == right.id && mark.side == Side::Source => {}
             Some(mark) if mark.side == Side::Source || mark.stage == Stage::Copying => {
                 let problem = format!("the source is in another move, with {}", mark.other);
                 return Err(Error::Conflict(problem));
             }
+            // Killed between the two marks: the source was not told yet.
             _ => {
                 return Err(Error::Conflict(
                     "the move was not begun on the source: undo it and begin again".to_owned(),
                 ));
             }
-        };
+        }
+        let runner = uuid::Uuid::new_v4().to_string();
+        let source_mark = source.take_over(&right.id, &runner).await?;
+        let target_mark = target.take_over(&right.id, &runner).await?;
         Ok(Move { from, to, source, target, source_mark, target_mark })
     }
 
@@ -213,7 +208,7 @@ impl Move {
         if let Some(snapshot) = snapshot {
             finished.target = Some(sum(&*snapshot, watcher).await?);
         }
-        self.target.clear().await?;
+        self.target.clear(&self.target_mark).await?;
         Ok(Some(finished))
     }
 
@@ -249,7 +244,7 @@ impl Move {
         let begun = Instant::now();
         let rest = self.rest(None).await?;
         let newest = rest.samples.iter().map(|(_, sample)| sample.at).max().unwrap_or_default();
-        self.target.write_rest(&rest).await?;
+        self.target.write_rest(&rest, &self.target_mark).await?;
         loop {
             if watcher.stops() {
                 return Ok(None);
@@ -283,7 +278,7 @@ impl Move {
         for names in names.chunks(STEP) {
             self.target.write(&self.read(names).await?, &self.target_mark).await?;
         }
-        self.source.forget_changes(&numbers).await?;
+        self.source.forget_changes(&numbers, &self.source_mark).await?;
         Ok((numbers.len(), names.len()))
     }
 
@@ -298,7 +293,7 @@ impl Move {
             }
         }
         let rest = self.rest(Some(newest)).await?;
-        self.target.write_rest(&rest).await?;
+        self.target.write_rest(&rest, &self.target_mark).await?;
         // No time may run back for the jobs that were moved.
         while self.to.now().await? < rest.at {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -315,18 +310,10 @@ impl Move {
         total: &mut u64,
     ) -> Result<Box<dyn Contents>> {
         self.source.hold().await?;
-        // The commit of a move that was killed may have come after its mark was read.
-        let has_switched = self.source.mark().await?.is_some_and(|mark| mark.stage == Stage::Switched);
-        if has_switched {
-            self.source.let_go().await;
-        } else {
-            self.pause(watcher, newest, total).await?;
-        }
+        self.pause(watcher, newest, total).await?;
         let snapshot = self.target.snapshot().await?;
-        if !has_switched {
-            self.source_mark.stage = Stage::Switched;
-            self.source.leave(&self.source_mark).await?;
-        }
+        self.source_mark.stage = Stage::Switched;
+        self.source.leave(&self.source_mark).await?;
         self.open().await?;
         Ok(snapshot)
     }

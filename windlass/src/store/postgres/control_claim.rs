@@ -18,6 +18,7 @@ use super::tokens;
 use super::turns::Caller;
 use crate::flow::{Control, ControlRecord, Head, Picks, Strand, pick};
 use crate::job::{JobOptions, Lease, QueueName};
+use crate::observe;
 use crate::store::answer::Claimed;
 use crate::store::request::ClaimRequest;
 use crate::time::Timestamp;
@@ -73,6 +74,7 @@ struct Looks {
 
 /// A claim on its way through the gates.
 struct Passage<'r> {
+    name: &'r QueueName,
     queue: i32,
     control: &'r Control,
     request: &'r ClaimRequest,
@@ -148,7 +150,9 @@ impl Inner {
             return Ok(Some(Through { door: peeked[1].len(), ..Through::default() }));
         }
         let (arrivals, keys) = (Vec::new(), Vec::new());
-        let mut passage = Passage { queue: known.queue, control, request, most, lanes, doors, at_door, arrivals, keys };
+        let number = known.queue;
+        let mut passage =
+            Passage { name: queue, queue: number, control, request, most, lanes, doors, at_door, arrivals, keys };
         passage.meet(&peeked[1])?;
         let door = peeked[1].len();
         let passed = self.pass_under_lock(&mut link, &passage).await;
@@ -205,6 +209,10 @@ impl Inner {
         });
         let sorted: (Vec<i64>, Vec<i32>) = sorted.unzip();
         let jobs = self.write(link, passage, &board, &picks, (&strands, &places), &sorted).await?;
+        observe::claim_blocked(passage.name, picks.blocked.iter().copied());
+        if passage.control.has_strands() {
+            observe::keys_served(passage.name, picks.key_waits(&strands, now));
+        }
         Ok(Some((jobs, again_in)))
     }
 

@@ -1,6 +1,8 @@
 //! Keys and gates as people see them: lists of keys, and why a job may not start. Nothing is held; what was noted and not taken in
 //! by a claim does not count as running.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::Inner;
 use super::control_rows::{GateRows, owner_of};
 use super::driver_row::Row;
@@ -10,9 +12,9 @@ use super::lanes::Lane;
 use super::link::{Link, Parameter};
 use super::turns::Caller;
 use crate::error::Error;
-use crate::flow::{Control, ControlRecord, Gate, KeyRecord, Limit, Owner, blocked};
-use crate::job::{JobId, JobRecord, Why};
-use crate::store::answer::Page;
+use crate::flow::{Control, ControlRecord, GATE_JOBS_MAX, Gate, GateName, KeyRecord, Limit, Owner, blocked};
+use crate::job::{JobId, JobOptions, JobRecord, JobType, Why};
+use crate::store::answer::{DOOR_JOBS_MAX, Page};
 use crate::store::request::{Cursor, KeyQuery, PAGE_MAX};
 use crate::time::Timestamp;
 
@@ -67,6 +69,22 @@ impl KnownKey {
     }
 }
 
+/// Adds what stands at the door to a page of keys: all of it on the last page, or else up to the last key of the page.
+fn add_at_door(known: &mut Vec<KnownKey>, at_door: &mut BTreeMap<String, u64>, is_last: bool, now: Timestamp) {
+    let rest = match known.last().filter(|_| !is_last) {
+        Some(last) => at_door.split_off(&format!("{}\0", last.key)),
+        None => BTreeMap::new(),
+    };
+    for (key, jobs) in std::mem::replace(at_door, rest) {
+        let place = known.binary_search_by(|one| one.key.as_str().cmp(&key)).unwrap_or_else(|place| {
+            let (gate, waiting, owner, turn) = (Gate::default(), 0, None, 0);
+            known.insert(place, KnownKey { key, gate, waiting, owner, turn, now });
+            place
+        });
+        known[place].waiting += jobs;
+    }
+}
+
 impl Inner {
     /// Keys of a queue after one, by name.
     pub(super) async fn keys_known(
@@ -113,9 +131,12 @@ impl Inner {
         let limit = query.limit.clamp(1, PAGE_MAX);
         let mut after = query.after.as_ref().map_or(String::new(), |after| after.0.clone());
         let mut items = Vec::new();
+        let (mut at_door, time) = self.keys_at_door(&link, queue, &control).await?;
+        at_door.retain(|key, _| *key > after && query.key.as_ref().is_none_or(|only| only == key));
         for _ in 0..LOOKED_MAX {
-            let known = self.keys_known(&link, queue, &after, query.key.as_deref(), CHUNK).await?;
+            let mut known = self.keys_known(&link, queue, &after, query.key.as_deref(), CHUNK).await?;
             let is_last = known.len() < usize::try_from(CHUNK).unwrap_or(usize::MAX);
+            add_at_door(&mut known, &mut at_door, is_last, time);
             for KnownKey { key, gate, waiting, owner, now, .. } in known {
                 after = key;
                 if waiting == 0 && gate.running == 0 && gate.is_blank(now) {
@@ -162,7 +183,54 @@ impl Inner {
                 gates.keys.insert(key.to_owned(), known.gate(&control));
             }
         }
-        Ok(blocked(&control, &gates, owner, job, now))
+        let mut closed = blocked(&control, &gates, owner, job, now);
+        for gate in closed.iter_mut().filter(|gate| gate.is_full()) {
+            gate.jobs = self.jobs_in(link, queue, &lanes, &gate.gate).await?;
+        }
+        Ok(closed.into_iter().map(|gate| gate.why(&job.spec.queue)).collect())
+    }
+
+    /// The jobs in a gate that started first.
+    async fn jobs_in(&self, link: &Link<'_>, queue: i32, lanes: &[Lane], gate: &GateName) -> Result<Vec<JobId>, Fault> {
+        let is_of =
+            |lane: &&Lane, job_type: &JobType| self.lanes.name(**lane).is_some_and(|(_, name)| name == *job_type);
+        let (lane, key) = match gate {
+            GateName::Queue => (None, None),
+            GateName::Type(job_type) => (lanes.iter().find(|lane| is_of(lane, job_type)), None),
+            GateName::Key(key) => (None, Some(key)),
+        };
+        let most = i64::try_from(GATE_JOBS_MAX).unwrap_or(i64::MAX);
+        let rows = link.query(include_str!("sql/list_in_gate.sql"), &[&queue, &lane.copied(), &key, &most]).await?;
+        Ok(rows.iter().map(|row| JobId::from_uuid(row.get("id"))).collect())
+    }
+
+    /// How many due jobs of each key stand at the door, of the first up to a limit; and the time.
+    async fn keys_at_door(
+        &self,
+        link: &Link<'_>,
+        queue: i32,
+        control: &Control,
+    ) -> Result<(BTreeMap<String, u64>, Timestamp), Fault> {
+        let (time, most) = (self.given_time(), DOOR_JOBS_MAX as i64);
+        let rows = link.query(include_str!("sql/list_door_keys.sql"), &[&time, &queue, &most]).await?;
+        let mut keys: BTreeMap<String, u64> = BTreeMap::new();
+        for row in &rows {
+            let key = row.get::<_, Option<&str>>("options").and_then(JobOptions::key_in);
+            *keys.entry(control.key_of(key.as_deref()).to_owned()).or_default() += 1;
+        }
+        keys.remove("");
+        Ok((keys, rows.first().map_or(Timestamp::EPOCH, |row| job_rows::time(row.get("now")))))
+    }
+
+    /// How many due jobs stand at the doors of these queues, each up to a limit.
+    pub(super) async fn at_doors(&self, link: &Link<'_>, queues: &[i32]) -> Result<HashMap<i32, u64>, Fault> {
+        if queues.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let (time, most) = (self.given_time(), DOOR_JOBS_MAX as i64);
+        let rows = link.query(include_str!("sql/count_door.sql"), &[&time, &queues, &most]).await?;
+        let count = |row: &Row| u64::try_from(row.get::<_, i64>("jobs")).unwrap_or_default();
+        Ok(rows.iter().map(|row| (row.get("queue"), count(row))).collect())
     }
 
     /// How many leases of each lane have ended without a claim having taken that in.

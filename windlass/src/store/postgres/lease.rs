@@ -11,7 +11,7 @@ use super::link::Link;
 use super::tokens::TokenKey;
 use super::turns::Caller;
 use super::{Inner, job_rows};
-use crate::clock::{Pulse, steady};
+use crate::clock::{Pulse, passed};
 use crate::job::{CancelAsked, JobId, LeaseKey, LeaseToken, Stale};
 use crate::store::answer::Extended;
 use crate::store::request::Save;
@@ -138,7 +138,7 @@ impl Inner {
         let (time, lease_time) = (self.given_time(), lease_time.map(job_rows::micros));
         let (_, latest) = self.expected_time();
         let parameters: [super::link::Parameter<'_>; 6] = [&time, &lease_time, seqs, stored, &fence, &latest];
-        let asked = steady();
+        let asked = passed();
         let rows = link.query(include_str!("sql/extend.sql"), &parameters).await?;
         // By a clock that was set back a lease seems to hold for long, and its holder would not ask again in time.
         if rows.first().is_some_and(|row| self.leapt(job_rows::time(row.get("now")), asked)) {

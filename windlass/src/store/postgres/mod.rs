@@ -37,6 +37,7 @@ mod link;
 mod listen;
 mod migrate;
 mod moving;
+mod moving_flow;
 mod moving_read;
 mod moving_write;
 mod notify;

@@ -124,6 +124,19 @@ impl Mover {
     }
 }
 
+/// What the store remembers of a move.
+async fn get_mark(link: &Link<'_>) -> Result<Option<Mark>, Fault> {
+    let rows = link.query(include_str!("moving/get_move.sql"), &[]).await?;
+    Ok(rows.first().map(|row| serde_json::from_str(row.get("record"))).transpose()?)
+}
+
+/// Lets the transaction write what belongs to the move, if it is of the run that goes on with it; no other run takes the move
+/// over before the transaction ends.
+pub(super) async fn check_runner(link: &Link<'_>, schema: &str, mark: &Mark) -> Result<(), Fault> {
+    link.batch(&text(include_str!("moving/begin.sql"), schema)).await?;
+    Ok(mark.check_runner(get_mark(link).await?.as_ref())?)
+}
+
 /// Keeps a mark, and with it why the store takes no writes.
 pub(super) async fn put_mark(link: &Link<'_>, mark: &Mark) -> Result<(), Fault> {
     let closed = match (mark.side, mark.stage) {
@@ -156,11 +169,24 @@ impl Movable for Mover {
     async fn mark(&self) -> Result<Option<Mark>> {
         let mark = async {
             let mut using = self.connection().await?;
-            let rows = using.link()?.query(include_str!("moving/get_move.sql"), &[]).await?;
-            let mark = rows.first().map(|row| serde_json::from_str(row.get("record"))).transpose();
-            Ok::<_, Fault>(mark?)
+            get_mark(using.link()?).await
         };
         mark.await.map_err(told("look for a move"))
+    }
+
+    async fn take_over(&self, id: &str, runner: &str) -> Result<Mark> {
+        let take_over = async {
+            let mut link = self.inner.link_for(Caller::Worker, MIGRATION_MAX).await?;
+            link.begin().await?;
+            link.batch(&self.words(include_str!("moving/begin.sql"))).await?;
+            let mark = get_mark(&link).await?.filter(|mark| mark.id == id);
+            let mark = mark.ok_or_else(|| Error::Conflict("this move was undone".to_owned()))?;
+            let mark = Mark { runner: runner.to_owned(), ..mark };
+            put_mark(&link, &mark).await?;
+            link.commit().await?;
+            Ok::<_, Fault>(mark)
+        };
+        take_over.await.map_err(told("go on with the move"))
     }
 
     async fn id_key(&self) -> Result<Vec<u8>> {
@@ -189,7 +215,8 @@ impl Movable for Mover {
         self.list_changes(limit).await.map_err(told("read what changed"))
     }
 
-    async fn forget_changes(&self, numbers: &[i64]) -> Result<()> {
+    async fn forget_changes(&self, numbers: &[i64], _mark: &Mark) -> Result<()> {
+        // Numbers are never given out again, so an old call forgets only what the target has.
         let forget = async {
             let mut using = self.connection().await?;
             using.link()?.execute(include_str!("moving/forget_changes.sql"), &[&numbers]).await?;
@@ -219,35 +246,19 @@ impl Movable for Mover {
         last.await.map_err(told("read the last sequence"))
     }
 
-    fn has_flow_control(&self) -> bool {
-        false
-    }
-
     async fn flow(&self) -> Result<Flow> {
-        let controlled = async {
-            let mut using = self.connection().await?;
-            let rows = using.link()?.query(include_str!("sql/list_controlled.sql"), &[]).await?;
-            let is_controlled = |row: &&super::driver_row::Row| row.get::<_, Option<&str>>("control").is_some();
-            Ok::<_, Fault>(rows.iter().find(is_controlled).map(|row| row.get::<_, String>("name")))
-        };
-        match controlled.await.map_err(told("read the flow control"))? {
-            None => Ok(Flow::default()),
-            // What is known of its keys cannot be moved yet.
-            Some(queue) => {
-                let problem =
-                    format!("queue {queue} is controlled: a move takes no flow control along from PostgreSQL");
-                Err(Error::Conflict(problem))
-            }
-        }
+        self.read_flow().await.map_err(told("read the flow control"))
     }
 
     async fn leave(&self, mark: &Mark) -> Result<()> {
         let mut held = self.held.lock().await;
         let leave = async {
             let link = held.as_mut().ok_or_else(|| Error::store("move", "the store is not held"))?;
+            check_runner(link, &self.inner.schema, mark).await?;
             // What notes changes stays: to drop it would be to wait for readers, and nothing changes any more.
             link.batch(&self.words(include_str!("moving/close.sql"))).await?;
             put_mark(link, mark).await?;
+            link.batch(&self.words(include_str!("moving/seal.sql"))).await?;
             link.commit().await
         };
         leave.await.map_err(told("leave the store"))?;
@@ -276,8 +287,8 @@ impl Movable for Mover {
         self.write_part(part, mark).await.map_err(told("write what is moved"))
     }
 
-    async fn write_rest(&self, rest: &Rest) -> Result<()> {
-        self.write_records(rest).await.map_err(told("write the small records"))
+    async fn write_rest(&self, rest: &Rest, mark: &Mark) -> Result<()> {
+        self.write_records(rest, mark).await.map_err(told("write the small records"))
     }
 
     async fn snapshot(&self) -> Result<Box<dyn Contents>> {
@@ -293,15 +304,19 @@ impl Movable for Mover {
 
     async fn open_up(&self, mark: &Mark) -> Result<()> {
         let open_up = async {
-            let link = self.inner.link_for(Caller::Worker, MIGRATION_MAX).await?;
-            put_mark(&link, mark).await
+            let mut link = self.inner.link_for(Caller::Worker, MIGRATION_MAX).await?;
+            link.begin().await?;
+            check_runner(&link, &self.inner.schema, mark).await?;
+            put_mark(&link, mark).await?;
+            link.commit().await
         };
         open_up.await.map_err(told("open the target"))
     }
 
-    async fn clear(&self) -> Result<()> {
+    async fn clear(&self, mark: &Mark) -> Result<()> {
         let clear = async {
             let mut link = self.locked(include_str!("moving/lock_all.sql")).await?;
+            check_runner(&link, &self.inner.schema, mark).await?;
             link.batch(&self.words(include_str!("moving/open.sql"))).await?;
             link.commit().await
         };

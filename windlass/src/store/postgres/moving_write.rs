@@ -7,11 +7,10 @@ use super::events::{KIND_ACCEPTED, KIND_LEFT, KIND_LOST, KIND_PENDING, KIND_REMO
 use super::fault::Fault;
 use super::flush::{is_slow, narrow, wide};
 use super::job_rows::{self, Note};
-use super::link::{Link, text};
-use super::moving::{Mover, put_mark};
+use super::link::Link;
+use super::moving::{Mover, check_runner, put_mark};
 use super::schedules;
 use super::working::kind_number;
-use crate::error::Error;
 use crate::job::{Outcome, State};
 use crate::store::moving::{Mark, MovedJob, MovedKey, MovedWorkflow, Name, Part, Rest, departures};
 use crate::time::Timestamp;
@@ -23,7 +22,7 @@ impl Mover {
         using.begin().await?;
         let written = async {
             let link = using.link()?;
-            link.batch(&text(include_str!("moving/begin.sql"), &self.inner.schema)).await?;
+            check_runner(link, &self.inner.schema, mark).await?;
             self.drop_copies(link, part).await?;
             for jobs in part.jobs.chunks(500) {
                 self.put_jobs(link, jobs).await?;
@@ -154,16 +153,12 @@ impl Mover {
     }
 
     /// Writes the small records and the numbers, in place of those of an earlier time.
-    pub(super) async fn write_records(&self, rest: &Rest) -> Result<(), Fault> {
-        if let Some((queue, _)) = rest.flow.controls.first() {
-            let problem = format!("queue {queue} is controlled: a move takes no flow control along to PostgreSQL");
-            return Err(Error::Conflict(problem).into());
-        }
+    pub(super) async fn write_records(&self, rest: &Rest, mark: &Mark) -> Result<(), Fault> {
         let mut using = self.connection().await?;
         using.begin().await?;
         let written = async {
             let link = using.link()?;
-            link.batch(&text(include_str!("moving/begin.sql"), &self.inner.schema)).await?;
+            check_runner(link, &self.inner.schema, mark).await?;
             link.execute(include_str!("moving/empty_records.sql"), &[]).await?;
             self.put_numbers(link, rest).await?;
             let names: Vec<&str> = rest.queues.iter().map(|(queue, _)| queue.as_str()).collect();
@@ -171,6 +166,7 @@ impl Mover {
             for (queue, paused) in &rest.queues {
                 link.execute(include_str!("sql/set_paused.sql"), &[&queue.as_str(), paused]).await?;
             }
+            self.write_flow(link, &rest.flow).await?;
             for schedule in &rest.schedules {
                 schedules::put(link, schedule).await?;
             }

@@ -155,12 +155,16 @@ impl Inner {
         let rows = link.query(include_str!("sql/get_oldest_scheduled.sql"), &[&self.given_time()]).await?;
         let oldest: HashMap<String, i64> = rows.iter().map(|row| (row.get("name"), row.get("due"))).collect();
         let rows = link.query(include_str!("sql/list_controlled.sql"), &[]).await?;
-        let mut controls: HashMap<String, ControlRecord> = HashMap::new();
+        let mut controls: HashMap<String, (i32, ControlRecord)> = HashMap::new();
+        let mut doors: Vec<i32> = Vec::new();
         for row in &rows {
             if let Some(control) = row.get::<_, Option<&str>>("control") {
-                controls.insert(row.get("name"), serde_json::from_str(control)?);
+                let record: ControlRecord = serde_json::from_str(control)?;
+                doors.extend(record.control.has_strands().then(|| row.get::<_, i32>("queue")));
+                controls.insert(row.get("name"), (row.get("queue"), record));
             }
         }
+        let at_doors = self.at_doors(&link, &doors).await?;
         let record = |(name, paused): (QueueName, bool)| {
             let mut states = [0; 9];
             for lane in counts.lanes.iter().filter(|lane| lane.queue == name) {
@@ -169,8 +173,9 @@ impl Inner {
                 }
             }
             let oldest_scheduled = oldest.get(name.as_str()).map(|at| job_rows::time(*at));
-            let control = controls.get(name.as_str()).cloned();
-            QueueRecord { name, paused, states, oldest_scheduled, control }
+            let (queue, control) = controls.get(name.as_str()).cloned().unzip();
+            let at_door = queue.and_then(|queue| at_doors.get(&queue).copied()).unwrap_or_default();
+            QueueRecord { name, paused, states, oldest_scheduled, control, at_door }
         };
         Ok(counts.queues.into_iter().map(record).filter(|queue| !queue.is_forgotten()).collect())
     }

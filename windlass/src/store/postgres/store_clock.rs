@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::link::Link;
 use super::pulse::PulseRow;
 use super::turns::Caller;
-use crate::clock::{DOUBT, ToldTime, passed, steady};
+use crate::clock::{DOUBT, ToldTime, passed};
 use crate::time::Timestamp;
 
 /// How old a correction may be that a process goes by.
@@ -68,7 +68,7 @@ impl StoreClock {
 
     fn is_due(&self) -> bool {
         (self.is_skewed() || self.is_in_doubt())
-            && self.told().is_none_or(|told| steady().saturating_sub(told.at()) >= LOOK_EVERY)
+            && self.told().is_none_or(|told| passed().saturating_sub(told.at()) >= LOOK_EVERY)
     }
 }
 
@@ -76,7 +76,7 @@ impl Inner {
     /// Whether a time that the server told is far ahead of what was expected. One that is behind proves nothing: its answer may
     /// have waited, for the standby or for this process.
     pub(super) fn leaps_ahead(&self, now: Timestamp) -> bool {
-        let at = steady();
+        let at = passed();
         self.clock.is_none() && self.store_clock.leap(&ToldTime::new(now, at, at, self.store_clock.is_skewed())) > 0
     }
 
@@ -92,7 +92,7 @@ impl Inner {
 
     /// Whether a time that was asked for at this reading of the steady clock is far from what was expected.
     pub(super) fn leapt(&self, now: Timestamp, asked: Duration) -> bool {
-        let told = ToldTime::new(now, asked, steady(), self.store_clock.is_skewed());
+        let told = ToldTime::new(now, asked, passed(), self.store_clock.is_skewed());
         self.clock.is_none() && self.store_clock.leap(&told) != 0
     }
 

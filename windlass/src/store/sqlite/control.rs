@@ -1,6 +1,7 @@
 //! Flow control: what operators change of a controlled queue and its gates, and how its keys stand.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use rusqlite::params;
 
@@ -9,9 +10,11 @@ use super::fault::{Answer, Fault};
 use super::job_rows::Entry;
 use super::transaction::Transaction;
 use crate::error::Error;
-use crate::flow::{Change, Control, ControlEdit, ControlRecord, Gate, GateName, Gates, KeyRecord, Owner, blocked};
-use crate::job::{JobId, QueueName, State, Why};
-use crate::store::answer::Page;
+use crate::flow::{
+    Change, Control, ControlEdit, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Gates, KeyRecord, Owner, blocked,
+};
+use crate::job::{JobId, Priority, QueueName, State, Why};
+use crate::store::answer::{DOOR_JOBS_MAX, Page};
 use crate::store::moving::Flow;
 use crate::store::request::{Cursor, KeyQuery, PAGE_MAX};
 use crate::store::rules::{self, GateHold};
@@ -192,7 +195,54 @@ impl Transaction<'_> {
         gate.running = self.strands_of(queue, [key])?.iter().map(|strand| strand.running).sum();
         let owner = self.owner(&gate)?;
         gates.keys.insert(key.to_owned(), gate);
-        Ok(blocked(&control, &gates, owner.filter(|(_, id)| *id != job.id), job, self.now))
+        let mut closed = blocked(&control, &gates, owner.filter(|(_, id)| *id != job.id), job, self.now);
+        for gate in closed.iter_mut().filter(|gate| gate.is_full()) {
+            gate.jobs = self.jobs_in(queue, &gate.gate)?;
+        }
+        Ok(closed.into_iter().map(|gate| gate.why(queue)).collect())
+    }
+
+    /// The jobs in a gate that started first.
+    fn jobs_in(&self, queue: &QueueName, gate: &GateName) -> Answer<Vec<JobId>> {
+        let (job_type, key) = match gate {
+            GateName::Queue => (None, None),
+            GateName::Type(job_type) => (Some(job_type.as_str()), None),
+            GateName::Key(_) => (None, Some(gate.stored())),
+        };
+        let mut statement = self.statement(include_str!("sql/list_in_gate.sql"))?;
+        let asked = params![queue.as_str(), job_type, key, GATE_JOBS_MAX as i64];
+        let found = statement.query_map(asked, |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+        found.into_iter().map(|seq| self.id_of(seq)).collect()
+    }
+
+    /// How many due jobs have not been sorted to their keys, up to a limit.
+    pub(super) fn at_door(&self, queue: &QueueName) -> Answer<u64> {
+        let mut jobs = 0;
+        for door in self.doors(queue)?.iter().filter(|door| door.waiting > 0) {
+            let mut statement = self.statement(include_str!("sql/count_door.sql"))?;
+            let asked = [door.lane, self.now.as_micros(), DOOR_JOBS_MAX as i64];
+            jobs += statement.query_row(asked, |row| row.get::<_, u32>(0))?;
+        }
+        Ok(u64::from(jobs).min(DOOR_JOBS_MAX))
+    }
+
+    /// How many due jobs of each key have not been sorted to it, of the first up to a limit.
+    fn keys_at_door(&self, queue: &QueueName, control: &Control) -> Answer<BTreeMap<String, u64>> {
+        let (mut keys, mut left) = (BTreeMap::new(), DOOR_JOBS_MAX);
+        for door in self.doors(queue)?.iter().filter(|door| door.waiting > 0) {
+            for priority in Priority::ALL {
+                let mut statement = self.statement(include_str!("sql/list_door.sql"))?;
+                let asked = params![door.lane, priority.number(), self.now.as_micros(), left as i64];
+                let mut rows = statement.query(asked)?;
+                while let Some(row) = rows.next()? {
+                    let key: Option<String> = row.get("key")?;
+                    *keys.entry(control.key_of(key.as_deref()).to_owned()).or_default() += 1;
+                    left -= 1;
+                }
+            }
+        }
+        keys.remove("");
+        Ok(keys)
     }
 
     pub(super) fn keys(&mut self, query: &KeyQuery) -> Answer<Page<KeyRecord>> {
@@ -205,13 +255,15 @@ impl Transaction<'_> {
             let mut gate = self.gate(&query.queue, &GateName::Key(key.clone()))?;
             let strands = self.strands_of(&query.queue, [key.as_str()])?;
             gate.running = strands.iter().map(|strand| strand.running).sum();
-            let waiting = strands.iter().map(|strand| strand.waiting).sum();
+            let at_door = self.keys_at_door(&query.queue, &control)?.remove(key).unwrap_or_default();
+            let waiting = strands.iter().map(|strand| strand.waiting).sum::<u64>() + at_door;
             items.extend(self.key_record(&control, key, &gate, waiting)?);
             return Ok(Page { items, next: None });
         }
         let mut after = query.after.as_ref().map_or_else(String::new, |after| after.0.clone());
+        let at_door = self.keys_at_door(&query.queue, &control)?;
         loop {
-            let (page, end) = self.keys_after(&query.queue, &after)?;
+            let (page, end) = self.keys_after(&query.queue, &after, &at_door)?;
             for (key, (gate, waiting)) in page {
                 after = key;
                 let record = self.key_record(&control, &after, &gate, waiting)?;
@@ -227,7 +279,7 @@ impl Transaction<'_> {
     }
 
     /// The next keys with their gates and what waits of them, and whether these are the last.
-    fn keys_after(&mut self, queue: &QueueName, after: &str) -> Answer<(Keys, bool)> {
+    fn keys_after(&mut self, queue: &QueueName, after: &str, at_door: &BTreeMap<String, u64>) -> Answer<(Keys, bool)> {
         let strands = self.strands_after(queue, after, PAGE_MAX)?;
         let mut statement = self.statement(include_str!("sql/list_key_gates.sql"))?;
         let most = i64::try_from(PAGE_MAX).unwrap_or(i64::MAX);
@@ -249,6 +301,10 @@ impl Transaction<'_> {
             let (gate, waiting) = page.entry(strand.key).or_insert((strand.gate, 0));
             gate.running += strand.running;
             *waiting += strand.waiting;
+        }
+        let later = at_door.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
+        for (key, jobs) in later {
+            page.entry(key.clone()).or_default().1 += jobs;
         }
         if let Some(unsure) = &first_unsure {
             page.retain(|key, _| key < unsure);

@@ -16,6 +16,7 @@ use super::strands::{Door, StrandRow};
 use super::transaction::Transaction;
 use crate::flow::{Control, Gate, GateName, Gates, Head, Owner, Picks, Strand, pick};
 use crate::job::{JobType, Lease, Priority, QueueName, State};
+use crate::observe;
 use crate::store::answer::Claimed;
 use crate::store::ids::lease_token;
 use crate::store::request::ClaimRequest;
@@ -83,6 +84,8 @@ impl Transaction<'_> {
         let room = view.gates.queue.room(&control.of_queue(), self.now);
         if room.starts == 0 && wanted > 0 {
             let waits = self.waits(&view)?;
+            let why = view.gates.queue.closed_by(&control.of_queue(), self.now);
+            observe::claim_blocked(queue, why.filter(|_| waits));
             return Ok(room.again_at.filter(|_| waits));
         }
         let due = self.due_strands(queue)?;
@@ -92,6 +95,10 @@ impl Transaction<'_> {
         }
         let (strands, picks) = self.pick_from(&mut view, wanted)?;
         self.write_picks(&view, &strands, &picks, request, claimed)?;
+        observe::claim_blocked(queue, picks.blocked.iter().copied());
+        if control.has_strands() {
+            observe::keys_served(queue, picks.key_waits(&strands, self.now));
+        }
         let later = self.next_later(queue)?;
         Ok([picks.again_at, later].into_iter().flatten().min())
     }
@@ -149,11 +156,13 @@ impl Transaction<'_> {
         view.gates.unread.clear();
         let names = view.doors.iter().map(|door| door.job_type.clone()).filter(|job_type| view.wants(job_type));
         for job_type in names.collect::<Vec<_>>() {
-            let room = view.gates.types[&job_type].room(&view.control.of_this_type(&job_type), self.now);
-            if room.starts == 0 {
-                let waits = room.again_at.is_some() && !self.open_strands(view.queue, &job_type, 1)?.is_empty();
-                let again_at = room.again_at.filter(|_| waits);
-                view.gates.again_at = [view.gates.again_at, again_at].into_iter().flatten().min();
+            let (gate, limits) = (&view.gates.types[&job_type], view.control.of_this_type(&job_type));
+            let room = gate.room(&limits, self.now);
+            if let Some(by) = gate.closed_by(&limits, self.now) {
+                if !self.open_strands(view.queue, &job_type, 1)?.is_empty() {
+                    view.gates.again_at = [view.gates.again_at, room.again_at].into_iter().flatten().min();
+                    view.gates.shut.insert(by);
+                }
                 continue;
             }
             let rows = self.open_strands(view.queue, &job_type, limit)?;

@@ -187,6 +187,18 @@ impl Movable for Mover {
         self.run(Does::Read, "look for a move", |tx| tx.move_mark()).await
     }
 
+    async fn take_over(&self, id: &str, runner: &str) -> Result<Mark> {
+        let (id, runner) = (id.to_owned(), runner.to_owned());
+        let take_over = move |tx: &mut Transaction<'_>| {
+            let mark = tx.move_mark()?.filter(|mark| mark.id == id);
+            let mark = mark.ok_or_else(|| Error::Conflict("this move was undone".to_owned()))?;
+            let mark = Mark { runner, ..mark };
+            tx.put_move_mark(&mark)?;
+            Ok(mark)
+        };
+        self.run(Does::Write, "go on with the move", take_over).await
+    }
+
     async fn id_key(&self) -> Result<Vec<u8>> {
         self.run(Does::Read, "read the key of ids", |tx| Ok(tx.id_key().as_bytes().to_vec())).await
     }
@@ -213,9 +225,12 @@ impl Movable for Mover {
         self.run(Does::Read, "read what changed", move |tx| tx.moved_changes(limit)).await
     }
 
-    async fn forget_changes(&self, numbers: &[i64]) -> Result<()> {
+    async fn forget_changes(&self, numbers: &[i64], mark: &Mark) -> Result<()> {
         let Some(last) = numbers.last().copied() else { return Ok(()) };
+        let mark = mark.clone();
         let forget = move |tx: &mut Transaction<'_>| {
+            // Numbers are given out again once all were forgotten: an old call must not forget new notes.
+            tx.check_runner(&mark)?;
             tx.statement(include_str!("moving/forget_changes.sql"))?.execute([last])?;
             Ok(())
         };
@@ -249,10 +264,6 @@ impl Movable for Mover {
         self.run(Does::Read, "read the last sequence", |tx| Ok(tx.ticks())).await
     }
 
-    fn has_flow_control(&self) -> bool {
-        true
-    }
-
     async fn flow(&self) -> Result<Flow> {
         self.run(Does::Read, "read the flow control", |tx| tx.flow()).await
     }
@@ -262,6 +273,7 @@ impl Movable for Mover {
         let clock = Arc::clone(&self.clock);
         let leave = move |file: &mut File, opener: &Opener| {
             file.transact(opener, &clock, Does::Write, |tx| {
+                tx.check_runner(&mark)?;
                 tx.conn.execute_batch(include_str!("moving/unwatch.sql"))?;
                 let closed = Closed::moved_to(&mark.other);
                 tx.statement(include_str!("moving/set_closed.sql"))?.execute([closed.words()])?;
@@ -293,15 +305,20 @@ impl Movable for Mover {
     async fn write(&self, part: &Part, mark: &Mark) -> Result<()> {
         let (part, mark) = (part.clone(), mark.clone());
         let write = move |tx: &mut Transaction<'_>| {
+            tx.check_runner(&mark)?;
             tx.take_part(&part)?;
             tx.put_move_mark(&mark)
         };
         self.run(Does::Write, "write what is moved", write).await
     }
 
-    async fn write_rest(&self, rest: &Rest) -> Result<()> {
-        let rest = rest.clone();
-        self.run(Does::Write, "write the small records", move |tx| tx.take_rest(&rest)).await
+    async fn write_rest(&self, rest: &Rest, mark: &Mark) -> Result<()> {
+        let (rest, mark) = (rest.clone(), mark.clone());
+        let write = move |tx: &mut Transaction<'_>| {
+            tx.check_runner(&mark)?;
+            tx.take_rest(&rest)
+        };
+        self.run(Does::Write, "write the small records", write).await
     }
 
     async fn snapshot(&self) -> Result<Box<dyn Contents>> {
@@ -320,6 +337,7 @@ impl Movable for Mover {
     async fn open_up(&self, mark: &Mark) -> Result<()> {
         let mark = mark.clone();
         let open_up = move |tx: &mut Transaction<'_>| {
+            tx.check_runner(&mark)?;
             tx.statement(include_str!("moving/set_closed.sql"))?.execute([None::<String>])?;
             tx.put_move_mark(&mark)
         };

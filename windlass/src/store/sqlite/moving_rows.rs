@@ -28,6 +28,11 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Refuses what a run attempts that no longer goes on with the move.
+    pub(super) fn check_runner(&self, mark: &Mark) -> Answer<()> {
+        Ok(mark.check_runner(self.move_mark()?.as_ref())?)
+    }
+
     /// The next names, in their order.
     pub(super) fn moved_names(&self, after: Option<&Name>, limit: usize) -> Answer<Vec<Name>> {
         let wanted = |names: &[Name]| i64::try_from(limit - names.len()).unwrap_or(i64::MAX);

@@ -1,18 +1,21 @@
 //! Lists in other orders than by submission: by end, by when they are due, and as they will be claimed. Each goes by one index.
 
+use super::columns::kind_state;
 use super::fault::Answer;
 use super::transaction::Transaction;
-use crate::job::{JobRecord, Priority};
+use crate::job::{JobRecord, Priority, State};
 use crate::store::answer::Page;
-use crate::store::request::{Cursor, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
+use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 
 /// How many jobs one statement reads.
 const CHUNK: usize = 256;
 
-/// A job at a place of an order: the numbers of its cursor, and its sequence.
+/// A job at a place of an order: the numbers of its cursor, its sequence, and what the index's row says of it.
 struct Placed {
     place: Vec<i64>,
     seq: i64,
+    lane: Option<i64>,
+    state: Option<State>,
 }
 
 impl Transaction<'_> {
@@ -23,11 +26,13 @@ impl Transaction<'_> {
         loop {
             let chunk = self.placed(query, after.as_ref())?;
             let is_last = chunk.len() < CHUNK;
-            for Placed { place, seq } in chunk {
+            for placed in chunk {
                 looked += 1;
-                let found = self.load(seq)?.filter(|entry| query.filter.matches(&entry.job));
-                items.extend(found.map(|entry| entry.job));
-                after = Some(Cursor::of_numbers(&place));
+                if self.may_match(&query.filter, &placed)? {
+                    let found = self.load(placed.seq)?.filter(|entry| query.filter.matches(&entry.job));
+                    items.extend(found.map(|entry| entry.job));
+                }
+                after = Some(Cursor::of_numbers(&placed.place));
                 if items.len() >= limit || looked >= LOOKED_MAX {
                     return Ok(Page { items, next: after });
                 }
@@ -36,6 +41,21 @@ impl Transaction<'_> {
                 return Ok(Page { items, next: None });
             }
         }
+    }
+
+    /// Whether a job may be asked for: only then is it read whole.
+    fn may_match(&mut self, filter: &Filter, placed: &Placed) -> Answer<bool> {
+        let stands = |state: State| filter.states.is_empty() || filter.states.contains(&state);
+        if !placed.state.is_none_or(stands) {
+            return Ok(false);
+        }
+        if filter.queue.is_none() && filter.job_type.is_none() {
+            return Ok(true);
+        }
+        let Some(lane) = placed.lane else { return Ok(true) };
+        let (queue, job_type) = self.names_of(lane)?;
+        Ok(filter.queue.as_ref().is_none_or(|wanted| *wanted == queue)
+            && filter.job_type.as_ref().is_none_or(|wanted| *wanted == job_type))
     }
 
     /// The next jobs of an order.
@@ -47,7 +67,8 @@ impl Transaction<'_> {
                 let state = query.filter.states.first().map_or(0, |state| i64::from(state.number()));
                 let mut statement = self.statement(include_str!("sql/list_ended.sql"))?;
                 let rows = statement.query_map([state, tick, few], |row| {
-                    Ok(Placed { place: vec![row.get("place")?], seq: row.get("seq")? })
+                    let (seq, lane) = (row.get("seq")?, Some(row.get("lane")?));
+                    Ok(Placed { place: vec![row.get("place")?], seq, lane, state: None })
                 })?;
                 Ok(rows.collect::<rusqlite::Result<_>>()?)
             }
@@ -56,7 +77,9 @@ impl Transaction<'_> {
                 let mut statement = self.statement(include_str!("sql/list_waiting.sql"))?;
                 let rows = statement.query_map([self.now.as_micros(), at, lane, priority, seq, few], |row| {
                     let place = vec![row.get("at")?, row.get("lane")?, row.get("priority")?, row.get("seq")?];
-                    Ok(Placed { place, seq: row.get("seq")? })
+                    // A kind that cannot be read is told with the job.
+                    let state = row.get("kind").ok().and_then(|kind| kind_state(kind).ok());
+                    Ok(Placed { place, seq: row.get("seq")?, lane: Some(row.get("lane")?), state })
                 })?;
                 Ok(rows.collect::<rusqlite::Result<_>>()?)
             }
@@ -83,7 +106,10 @@ impl Transaction<'_> {
                 level.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
             }
             level.sort_unstable();
-            placed.extend(level.into_iter().map(|(at, seq)| Placed { place: vec![priority, at, seq], seq }));
+            placed.extend(level.into_iter().map(|(at, seq)| {
+                let place = vec![priority, at, seq];
+                Placed { place, seq, lane: None, state: None }
+            }));
             if placed.len() >= CHUNK {
                 placed.truncate(CHUNK);
                 break;

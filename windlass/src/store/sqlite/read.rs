@@ -232,7 +232,7 @@ impl Transaction<'_> {
         let mut queues = std::collections::BTreeMap::new();
         let fresh = |name: &str| -> Answer<QueueRecord> {
             let name = crate::job::QueueName::new(name)?;
-            Ok(QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None, control: None })
+            Ok(QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None, control: None, at_door: 0 })
         };
         for lane in self.lane_sums()? {
             let queue = match queues.entry(lane.queue.clone()) {
@@ -259,7 +259,10 @@ impl Transaction<'_> {
             };
             queue.paused = paused;
             queue.control = json(row, "control")?;
-            if queue.control.is_some() {
+            if let Some(record) = &queue.control {
+                if record.control.has_strands() {
+                    queue.at_door = self.at_door(&queue.name)?;
+                }
                 let mut statement = self.statement(include_str!("sql/get_oldest_in_strands.sql"))?;
                 let oldest: Option<i64> = statement.query_row(params![name, self.now.as_micros()], |row| row.get(0))?;
                 queue.oldest_scheduled = [queue.oldest_scheduled, oldest.map(time)].into_iter().flatten().min();

@@ -27,3 +27,6 @@ create or replace trigger closed before insert or update or delete or truncate o
 create or replace trigger closed before insert or update or delete or truncate on windlass.pulse for each statement execute function windlass.refuse();
 create or replace trigger closed before insert or update or delete or truncate on windlass.sample for each statement execute function windlass.refuse();
 create or replace trigger closed before insert or update or delete or truncate on windlass.worker for each statement execute function windlass.refuse();
+create or replace trigger closed before insert or update or delete or truncate on windlass.gate for each statement execute function windlass.refuse();
+create or replace trigger closed before insert or update or delete or truncate on windlass.strand for each statement execute function windlass.refuse();
+create or replace trigger closed before insert or update or delete or truncate on windlass.note for each statement execute function windlass.refuse();

@@ -1,7 +1,7 @@
 -- The numbers of every lane, by queue and type, in one snapshot. $1 the time, null for the server's; $2 how many running and how
 -- many waiting jobs are counted at most.
--- Adds up the events since they were last folded, and the running and the delayed jobs. By event_pkey, leased_pkey and
--- ready_later.
+-- Adds up the events since they were last folded, and the running and the delayed jobs. Each number finds its lane and each lane its
+-- queue by key; every lane and every queue has a row without a number. By event_pkey, leased_pkey, ready_later, lane_pkey and queue_pkey.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
 ),
@@ -21,13 +21,21 @@ numbers as materialized (
         limit $2::bigint
     ) r
     group by r.lane, r.state
-)
-select q.name, q.halted as paused, n.job_type, n.kind, n.count, (select now from clock) as now
-from windlass.queue q
-left join (
+),
+named as materialized (
     select l.queue, l.job_type, n.kind, sum(n.count)::bigint as count
-    from windlass.lane l
-    left join numbers n on n.lane = l.lane
+    from numbers n
+    cross join lateral (select queue, job_type from windlass.lane where lane = n.lane offset 0) l
     group by l.queue, l.job_type, n.kind
-) n on n.queue = q.queue
-order by q.name collate "C", n.job_type collate "C"
+    union all
+    select l.queue, l.job_type, null, null from windlass.lane l
+)
+select c.name, c.paused, c.job_type, c.kind, c.count, (select now from clock) as now
+from (
+    select q.name, q.halted as paused, n.job_type, n.kind, n.count
+    from named n
+    cross join lateral (select name, halted from windlass.queue where queue = n.queue offset 0) q
+    union all
+    select q.name, q.halted, null, null, null from windlass.queue q
+) c
+order by c.name collate "C", c.job_type collate "C"
