@@ -6,6 +6,7 @@
 //! room for its answer; else it is let go, and read again when there is.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -37,6 +38,9 @@ const STREAM_FROM_BYTES: usize = 1 << 20;
 const SENT_KIB_MAX: u32 = 128 << 10;
 /// The same for answers to claims: readers who do not take what they asked for must not hold up workers.
 const CLAIMED_KIB_MAX: u32 = 64 << 10;
+/// While jobs are small, a claim asks the store for this many times as many at once: each such call is a commit. Should all of
+/// them turn out to be as large as they may be, they are that many times [`READ_BYTES_MAX`].
+const SMALL_CLAIM_TIMES: usize = 4;
 /// How many reads of many rows run at once: fewer than a store has connections, so that some are left for workers.
 const READS_MAX: usize = 4;
 /// How long such a read waits for its turn.
@@ -48,6 +52,29 @@ pub(super) struct Bounds {
     reads: Semaphore,
     sent: Room,
     claimed: Room,
+    pub(super) claim_step: ClaimStep,
+}
+
+/// How many jobs a claim asks the store for at once: few, until those that were claimed last have turned out to be small.
+#[derive(Debug, Default)]
+pub(super) struct ClaimStep {
+    /// How many the last claim would have had room for, by the largest of its jobs.
+    fitting: AtomicUsize,
+}
+
+impl ClaimStep {
+    /// The step now.
+    pub(super) fn get(&self, limits: &Limits) -> usize {
+        let few = claims_of(limits);
+        self.fitting.load(Ordering::Relaxed).clamp(few, few * SMALL_CLAIM_TIMES)
+    }
+
+    /// Notes how large the jobs were that a claim brought.
+    pub(super) fn note(&self, sizes: impl Iterator<Item = usize>) {
+        if let Some(largest) = sizes.max() {
+            self.fitting.store(READ_BYTES_MAX / 2 / largest.max(1), Ordering::Relaxed);
+        }
+    }
 }
 
 /// Room for large answers on their way, in KiB.
@@ -90,7 +117,7 @@ fn full() -> Refusal {
 impl Default for Bounds {
     fn default() -> Self {
         let (sent, claimed) = (Room::new(SENT_KIB_MAX), Room::new(CLAIMED_KIB_MAX));
-        Bounds { reads: Semaphore::new(READS_MAX), sent, claimed }
+        Bounds { reads: Semaphore::new(READS_MAX), sent, claimed, claim_step: ClaimStep::default() }
     }
 }
 
@@ -343,6 +370,19 @@ mod tests {
             unread.push(page_answer(state, Shown { data: true }, query.clone()).await.expect("an answer"));
         }
         unread
+    }
+
+    #[test]
+    fn a_claim_asks_for_many_only_after_small_jobs() {
+        let (limits, step) = (Limits::default(), ClaimStep::default());
+        let few = claims_of(&limits);
+        assert_eq!(step.get(&limits), few);
+        step.note([1_500, 1_200].into_iter());
+        assert_eq!(step.get(&limits), few * SMALL_CLAIM_TIMES);
+        step.note([].into_iter());
+        assert_eq!(step.get(&limits), few * SMALL_CLAIM_TIMES, "an empty claim says nothing");
+        step.note([1_500, 2 * LARGE].into_iter());
+        assert_eq!(step.get(&limits), few, "one large job is enough");
     }
 
     #[tokio::test(start_paused = true)]

@@ -122,7 +122,7 @@ impl Granted {
 /// cost an attempt when its lease expires.
 async fn claim_for_caller(state: &ApiState, request: ClaimRequest) -> Result<Granted, Error> {
     let store = Arc::clone(state.store());
-    let step = bounded::claims_of(state.client().limits_in_force());
+    let step = state.bounds.claim_step.get(state.client().limits_in_force());
     let (answer, granted) = oneshot::channel();
     tokio::spawn(async move {
         let granted = claim_in_steps(store.as_ref(), request, step).await;
@@ -130,7 +130,9 @@ async fn claim_for_caller(state: &ApiState, request: ClaimRequest) -> Result<Gra
             release(store.as_ref(), unwanted.jobs).await;
         }
     });
-    granted.await.unwrap_or_else(|_| Err(Error::store("claim jobs", "the claim panicked")))
+    let granted = granted.await.unwrap_or_else(|_| Err(Error::store("claim jobs", "the claim panicked")))?;
+    state.bounds.claim_step.note(granted.jobs.iter().map(|claimed| bounded::bytes_of(&claimed.job)));
+    Ok(granted)
 }
 
 /// Claims a few jobs at a time until there are enough, no more, or as many bytes as an answer holds.

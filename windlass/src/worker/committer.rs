@@ -24,7 +24,7 @@ use crate::observe;
 use crate::store::Settled;
 
 /// Most settlements in one call; beyond this a batch no longer gets cheaper, and its answer comes late.
-const BATCH_MAX: usize = 1000;
+pub(super) const BATCH_MAX: usize = 1000;
 /// Settlements that are worth a call beside one that is under way.
 const WORTH: usize = 100;
 /// How long decisions are kept for a store that does not answer: longer than a failover and a restart take.

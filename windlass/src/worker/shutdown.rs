@@ -159,8 +159,9 @@ impl Shared {
 async fn supervise(shared: Arc<Shared>, heartbeat: oneshot::Receiver<()>) -> Stopped {
     // However this ends, heartbeats must not keep alive what nobody runs.
     let finished = shared.finished.clone().drop_guard();
-    // A runner waits here, with its slot taken, while the store is slower than the handlers.
-    let (decided, inbox) = mpsc::channel(shared.capacity.clamp(64, 10_000));
+    // A runner waits here, with its slot taken, while the store is slower than the handlers. There is room for a whole batch
+    // however few the slots are: with less, jobs that are claimed ahead are settled in small ones.
+    let (decided, inbox) = mpsc::channel(shared.capacity.clamp(committer::BATCH_MAX, 10_000));
     let inbox: committer::Inbox = Arc::new(tokio::sync::Mutex::new(inbox));
     let listening = keep_up("listen", &shared, || fetcher::listen(Arc::clone(&shared)));
     let upkeep = keep_up("upkeep", &shared, || upkeep::run(Arc::clone(&shared)));

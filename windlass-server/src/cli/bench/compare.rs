@@ -1,4 +1,5 @@
-//! Two builds in turn on the same machine: ratios of medians, which a busy machine does not spoil as it does figures.
+//! Several runs, each on a store of its own: medians with their range, and of two builds in turn the ratios of their medians,
+//! which a busy machine does not spoil as it does figures.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,6 +17,26 @@ const COMPARED: [(&str, &str, bool); 5] = [
     ("log B/job", "log_bytes_per_job", false),
     ("server µs/job", "server_us_per_job", false),
 ];
+
+/// How often a build runs where nothing else is said.
+pub(super) const ROUNDS_DEFAULT: usize = 5;
+
+/// Runs this build so often, and prints medians with their range.
+pub(super) async fn repeat(store: &str, arguments: &[String], rounds: usize) -> anyhow::Result<()> {
+    let own = std::env::current_exe()?;
+    let mut found = Vec::new();
+    for _ in 0..rounds.max(1) {
+        found.push(measure(&own, store, arguments).await?);
+    }
+    println!("{:<14} {:>26}", "", "median (range)");
+    for (name, member, _) in COMPARED {
+        if let Some(spread) = Spread::of(&found, member) {
+            println!("{name:<14} {:>26}", spread.shown());
+        }
+    }
+    println!("Medians of {} runs, each on a new store.", rounds.max(1));
+    Ok(())
+}
 
 /// Runs the other build and this one in turn, each on a store of its own, and prints the ratios.
 pub(super) async fn run(other: &Path, store: &str, arguments: &[String], rounds: usize) -> anyhow::Result<()> {

@@ -72,9 +72,9 @@ pub(crate) struct Arguments {
     /// Run another build of this program in turn with this one, and print ratios of medians
     #[arg(long, value_name = "BUILD")]
     compare: Option<std::path::PathBuf>,
-    /// How often each build runs when two are compared
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    rounds: usize,
+    /// Measure so often, each time on a new store, and print medians with their range [default with --compare: 5]
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -121,7 +121,11 @@ enum Output {
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     if let Some(other) = &arguments.compare {
-        return compare::run(other, &arguments.store, &passed_on(), arguments.rounds).await;
+        let rounds = arguments.rounds.unwrap_or(compare::ROUNDS_DEFAULT);
+        return compare::run(other, &arguments.store, &passed_on(), rounds).await;
+    }
+    if let Some(rounds) = arguments.rounds {
+        return compare::repeat(&arguments.store, &passed_on(), rounds).await;
     }
     let setting = Setting {
         store: arguments.store.clone(),
