@@ -172,7 +172,7 @@ async fn n1b_jobs_without_a_handler_show_in_a_gauge() {
 #[tokio::test]
 async fn k2_claims_that_gates_keep_short_are_counted() {
     use windlass::flow::{Control, Limit, Rate};
-    use windlass::store::{ClaimRequest, Store};
+    use windlass::store::ClaimRequest;
     let sums = Sums::default();
     let _recording = metrics::set_default_local_recorder(&sums);
     let client = windlass::Client::in_memory();
