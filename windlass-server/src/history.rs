@@ -95,15 +95,16 @@ fn started(job: &JobRecord, attempt: &AttemptRecord, items: &mut Vec<Happened>) 
     items.push(about(attempt.started_at, "started", Some(State::Running)));
     let Some((at, outcome)) = attempt.ended_at.zip(attempt.outcome) else { return };
     let state = match outcome {
-        Outcome::Completed => State::Completed,
-        Outcome::Failed => after_failure(job, attempt),
-        Outcome::DeadLettered => State::DeadLetter,
-        Outcome::Snoozed => State::Delayed,
-        Outcome::Cancelled => State::Cancelled,
-        Outcome::Released | Outcome::Interrupted | Outcome::Lost | Outcome::Revoked => State::Scheduled,
+        Outcome::Completed => Some(State::Completed),
+        Outcome::Failed => Some(after_failure(job, attempt)),
+        Outcome::DeadLettered => Some(State::DeadLetter),
+        Outcome::Snoozed => Some(State::Delayed),
+        Outcome::Cancelled => Some(State::Cancelled),
+        Outcome::Released | Outcome::Interrupted | Outcome::Lost | Outcome::Revoked => Some(State::Scheduled),
+        _ => None,
     };
     let failure = attempt.failure.as_ref().map(Failure::from);
-    items.push(Happened { failure, ..about(at, outcome.as_str(), Some(state)) });
+    items.push(Happened { failure, ..about(at, outcome.as_str(), state) });
 }
 
 /// Where a failed attempt left its job, by the policy of the job.

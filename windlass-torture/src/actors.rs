@@ -169,7 +169,7 @@ async fn act_on(client: &Client, job: JobId, rng: &mut Rng) -> Result<()> {
         }
         _ => {
             let states = vec![State::Failed, State::DeadLetter];
-            let dead = client.list(Filter { states, ..Filter::default() }, 20, None).await?;
+            let dead = client.list(Filter::new().states(states), 20, None).await?;
             if dead.items.is_empty() {
                 return Ok(());
             }

@@ -221,9 +221,9 @@ impl Calls {
             job = job.key(format!("key{}", rng.usize(0..KEYS)));
         }
         let attempts = rng.u32(2..6);
-        let spread = RetryPolicy { initial: BACKOFF / 2, max: BACKOFF * 5, ..RetryPolicy::standard() };
+        let spread = RetryPolicy::standard().initial(BACKOFF / 2).max(BACKOFF * 5);
         job = match rng.u32(0..5) {
-            0 => job.retry(RetryPolicy { jitter: Jitter::Full, max_attempts: attempts, ..spread }),
+            0 => job.retry(spread.jitter(Jitter::Full).max_attempts(attempts)),
             _ => job.retry(RetryPolicy::constant(BACKOFF, attempts)),
         };
         if act == Act::Hang {

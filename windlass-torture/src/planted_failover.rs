@@ -161,7 +161,9 @@ impl Layer for Failing {
                 [UNTIL_AWAY, UNTIL_AWAY + AWAY, UNTIL_AWAY + AWAY + GRACE].map(|at| begun.plus(at));
             let (act, target) = ("absence".to_owned(), format!("the store, away from {from}"));
             let why = Some(format!("leases that ran out meanwhile hold until {until}"));
-            page.items.push(ActRecord { at: back, by: None, act, target, changed: 1, why });
+            let mut absence = ActRecord::new(back, act, target, 1);
+            absence.why = why;
+            page.items.push(absence);
         }
         Ok(page)
     }

@@ -16,7 +16,7 @@ impl Job for Send {
     const TYPE: &'static str = "send";
 
     fn options(new: NewJob) -> NewJob {
-        new.retry(RetryPolicy { max_attempts: 5, ..RetryPolicy::responsive() })
+        new.retry(RetryPolicy::responsive().max_attempts(5))
     }
 }
 

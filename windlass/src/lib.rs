@@ -67,6 +67,14 @@
 //! Pages that say *rule L6*, or *the contract*, mean the rules of
 //! [semantics.md](https://github.com/windlass-jobs/windlass/blob/main/docs/semantics.md): what you may rely on, each with its tests.
 //!
+//! # What may grow
+//!
+//! Records that you are given, and enums of which there may be more one day, are `non_exhaustive`: match them with `..` and `_`, and
+//! make them with their `new` (stores do) before setting what differs. So are [`RetryPolicy`] and [`store::Filter`], which have a method
+//! for each field. Options with a default are made with `..Default::default()`; a new field there is no breaking change.
+//! What you may match in full, because the rules fix it, is [`State`], [`Priority`] and what follows from them. What only stores build
+//! or match ([`store::request`], [`store::answer`]) may change with each 0.x version: a store must not ignore what it does not know.
+//!
 //! # Features
 //!
 //! | feature | brings |

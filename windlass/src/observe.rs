@@ -33,6 +33,7 @@ pub enum Kind {
 
 /// A line of the table of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
@@ -44,8 +45,15 @@ pub struct Metric {
     pub help: &'static str,
 }
 
+impl Metric {
+    /// A line of a table of metrics, such as one of your own beside [`METRICS`].
+    pub const fn new(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
+        Metric { name, kind, labels, help }
+    }
+}
+
 const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind, labels, help }
+    Metric::new(name, kind, labels, help)
 }
 
 const ENQUEUED: &str = "windlass_jobs_enqueued_total";
@@ -72,6 +80,13 @@ const UNSERVED: &str = "windlass_jobs_unserved";
 const UPKEEP: &str = "windlass_upkeep_total";
 const DELIVERIES: &str = "windlass_webhook_deliveries_total";
 const FIRINGS_REFUSED: &str = "windlass_firings_refused_total";
+
+/// Jobs in a queue by state; recorded by `Client::record_queues`, and by the server at each scrape.
+pub const QUEUE_DEPTH: &str = "windlass_queue_depth";
+/// How long the longest-waiting job of a queue could have been claimed; as [`QUEUE_DEPTH`].
+pub const QUEUE_OLDEST: &str = "windlass_queue_oldest_scheduled_seconds";
+/// Whether a queue is paused; as [`QUEUE_DEPTH`].
+pub const QUEUE_PAUSED: &str = "windlass_queue_paused";
 
 /// Every metric there is.
 pub const METRICS: &[Metric] = &[
@@ -114,6 +129,9 @@ pub const METRICS: &[Metric] = &[
     metric(UPKEEP, Kind::Counter, &["what"], "Rows that upkeep dealt with, by kind"),
     metric(DELIVERIES, Kind::Counter, &["outcome"], "Webhook deliveries attempted, by outcome"),
     metric(FIRINGS_REFUSED, Kind::Counter, &[], "Firings of schedules that made no job, because it was refused"),
+    metric(QUEUE_DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
+    metric(QUEUE_OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
+    metric(QUEUE_PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
 ];
 
 /// Gives the installed recorder the help text of every metric.
@@ -205,6 +223,15 @@ pub(crate) fn slots(queue: &QueueName, slots: usize, busy: usize, unserved: Opti
         let gauge: Gauge = gauge!(UNSERVED, "queue" => queue.to_string());
         gauge.set(unserved as f64);
     }
+}
+
+/// What is told of one queue; zeros once nothing is left of it, since a recorder keeps the last value.
+pub(crate) fn queue(name: &str, states: impl Iterator<Item = (&'static str, u64)>, waited: Duration, paused: bool) {
+    for (state, jobs) in states {
+        gauge!(QUEUE_DEPTH, "queue" => name.to_owned(), "state" => state).set(jobs as f64);
+    }
+    gauge!(QUEUE_OLDEST, "queue" => name.to_owned()).set(waited.as_secs_f64());
+    gauge!(QUEUE_PAUSED, "queue" => name.to_owned()).set(if paused { 1.0 } else { 0.0 });
 }
 
 pub(crate) fn prefetched(queue: &QueueName, jobs: usize) {

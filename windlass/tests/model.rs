@@ -45,6 +45,7 @@ fn assert_not_vacuous(report: &ModelReport) {
         ("ended twice", 5),
         ("webhook", 200),
         ("pruned", 100),
+        ("pruned by its own", 60),
         ("refused: Conflict", 25),
         ("refused: DependencyCycle", 60),
         ("refused: DependencyNotFound", 120),

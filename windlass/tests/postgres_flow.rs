@@ -158,10 +158,7 @@ async fn k2_rough_claimers_of_three_processes_never_exceed_a_limit_and_leak_noth
         let left = claim(&first, 100).await;
         let settlements: Vec<_> = left.into_iter().map(|one| one.lease.complete(None)).collect();
         first.settle(&settlements).await.expect("settled");
-        let filter = Filter {
-            states: vec![State::Running, State::Scheduled, State::Retrying, State::Delayed],
-            ..Filter::default()
-        };
+        let filter = Filter::new().states([State::Running, State::Scheduled, State::Retrying, State::Delayed]);
         if first.count(&filter, 10, 100_000).await.expect("a count").count == 0 {
             break;
         }

@@ -132,7 +132,8 @@ async fn wakes(
             match wakes.recv().await {
                 Ok(wake) if !concerns(&wake, &queues) => {}
                 Ok(wake) => {
-                    let data = serde_json::to_string(&Hint::from(&wake)).expect("a hint is plain JSON");
+                    let Some(hint) = Hint::of(&wake) else { continue };
+                    let data = serde_json::to_string(&hint).expect("a hint is plain JSON");
                     return Some((Ok(SseEvent::default().data(data)), (wakes, queues)));
                 }
                 Err(RecvError::Lagged(_)) => {}
@@ -152,6 +153,7 @@ fn concerns(wake: &Wake, queues: &[QueueName]) -> bool {
         // The running job may be theirs: its holder knows.
         Wake::CancelAsked(_) => true,
         Wake::Ended(_) => false,
+        _ => true,
     }
 }
 

@@ -66,7 +66,7 @@ impl Gone {
         let now = store.now().await?;
         let missing = self.watched().note(live, now);
         for worker in missing {
-            let filter = Filter { worker: Some(worker.id.clone()), states: vec![State::Running], ..Filter::default() };
+            let filter = Filter::new().worker(worker.id.clone()).states([State::Running]);
             let page = store.list(&ListQuery { filter, limit: JOBS_MAX, ..ListQuery::default() }).await?;
             let held: Vec<JobId> = page.items.iter().map(|job| job.id).collect();
             let busy = worker.queues.iter().any(|served| served.busy > 0);

@@ -163,7 +163,7 @@ async fn count(State(state): State<ApiState>, mut query: Query) -> Result<Json<C
     let looked = query.number("looked", 1..=LOOKED_MAX, LOOKED_DEFAULT)?;
     query.done()?;
     let _turn = state.bounds.turn().await?;
-    let Counted { count, looked, capped } = state.store().count(&filter, cap, looked).await?;
+    let Counted { count, looked, capped, .. } = state.store().count(&filter, cap, looked).await?;
     Ok(Json(Count { count, capped, looked }))
 }
 

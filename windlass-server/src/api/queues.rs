@@ -131,16 +131,13 @@ async fn purge(acting: Acting, Name(name): Name) -> Result<Response, Refusal> {
     let state = acting.state().clone();
     // A moment after now, because what came in this very microsecond is there.
     let frozen = state.store().now().await?.plus(Duration::from_micros(1));
-    let filter = Filter {
-        queue: Some(QueueName::new(name)?),
-        states: vec![JobState::Pending, JobState::Delayed, JobState::Scheduled, JobState::Retrying],
-        changed_before: Some(frozen),
-        ..Filter::default()
-    };
+    let unclaimed = [JobState::Pending, JobState::Delayed, JobState::Scheduled, JobState::Retrying];
+    let mut filter = Filter::new().queue(QueueName::new(name)?).states(unclaimed);
+    filter.changed_before = Some(frozen);
     let target = Target::Matching { filter, limit: PAGE_MAX, after: None };
     let why = "purged".to_owned();
     let act = Operation { target, act: Act::Cancel { force: false }, by: None, why, dry_run: false };
-    let status = operations::begin(state, NewOperation::of(&act), acting.by(), PURGE_WAIT).await?;
+    let status = operations::begin(state, NewOperation::of(&act)?, acting.by(), PURGE_WAIT).await?;
     match (status.state, &status.problem) {
         (OperationState::Running, _) => Ok(operations::accepted(&status)),
         (_, Some(problem)) => Err(Refusal::of(problem.clone())),

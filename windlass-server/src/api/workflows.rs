@@ -124,7 +124,7 @@ async fn jobs(
     Id(id): Id<WorkflowId>,
     mut query: Query,
 ) -> Result<Response, Refusal> {
-    let filter = Filter { workflow: Some(id), ..Filter::default() };
+    let filter = Filter::new().workflow(id);
     let asked = ListQuery { filter, limit: query.limit()?, after: query.cursor()?, ..ListQuery::default() };
     query.done()?;
     state.client().workflow(id).await?;
@@ -154,7 +154,7 @@ async fn graph(
     let fold = query.number("fold", 1..=most, most)?;
     query.done()?;
     state.client().workflow(id).await?;
-    let filter = Filter { workflow: Some(id), ..Filter::default() };
+    let filter = Filter::new().workflow(id);
     let mut graph = Graph { nodes: Vec::new(), edges: Vec::new(), truncated: false };
     let mut after = None;
     loop {
@@ -269,7 +269,7 @@ async fn act(
     why: Why,
 ) -> Result<Json<Changed>, Refusal> {
     acting.state().client().workflow(id).await?;
-    let filter = Filter { workflow: Some(id), states, ..Filter::default() };
+    let filter = Filter::new().workflow(id).states(states);
     acting.on_all(filter, act, why.reason).await
 }
 

@@ -221,7 +221,7 @@ async fn any_running(session: &Session, filter: &Filter) -> windlass::Result<boo
     if !filter.states.contains(&State::Running) {
         return Ok(false);
     }
-    let running = Filter { states: vec![State::Running], ..filter.clone() };
+    let running = filter.clone().states([State::Running]);
     let counted = session.store().count(&running, 1, u64::MAX).await?;
     Ok(counted.count > 0 || counted.capped)
 }

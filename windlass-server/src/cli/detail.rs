@@ -5,7 +5,7 @@ use windlass::job::{DependencyKind, DependsOn};
 use windlass::job::{JobRecord, Payload, ReasonKind};
 use windlass::schedule::ScheduleRecord;
 
-use super::rows::{failure, reason_name, timing};
+use super::rows::{failure, timing};
 use super::table::{both, clean, clean_lines, cut, style_of};
 use crate::wire;
 use owo_colors::OwoColorize;
@@ -126,7 +126,7 @@ pub(crate) fn kind(kind: DependencyKind) -> &'static str {
 }
 
 fn reason(reason: &windlass::job::Reason) -> String {
-    let mut text = reason_name(reason.kind).to_owned();
+    let mut text = reason.kind.as_str().to_owned();
     let said = told(reason.by.as_deref(), reason.message.as_deref());
     if !said.is_empty() {
         text.push_str(&format!(", {said}"));

@@ -179,7 +179,7 @@ fn schema(place: &Place) -> Option<Finding> {
 
 /// Running jobs whose lease is over and that nobody takes back.
 async fn leases(session: &Session, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
-    let filter = Filter { states: vec![State::Running], ..Filter::default() };
+    let filter = Filter::new().states([State::Running]);
     let running =
         session.store().list(&ListQuery { filter, limit: LOOKED_AT, after: None, ..ListQuery::default() }).await?;
     let now = session.store().now().await?;

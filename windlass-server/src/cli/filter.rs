@@ -94,25 +94,24 @@ impl FilterArgs {
     /// The filter, as seen at `now`.
     pub(crate) fn at(&self, now: Timestamp) -> Filter {
         let older = self.older_than.map(|age| now.minus(age));
-        Filter {
-            states: self.state.iter().flat_map(|states| states.0.iter().copied()).collect(),
-            queue: self.queue.clone(),
-            job_type: self.job_type.clone(),
-            tags: parse::tags(&self.tags),
-            workflow: self.workflow,
-            schedule: self.schedule.clone(),
-            correlation_id: self.correlation_id.clone(),
-            code: self.code.clone(),
-            created_from: self.created_after.map(|when| when.at(now)),
-            created_before: self.created_before.map(|when| when.at(now)).or(older),
-            ended_before: self.ended_before.map(|when| when.at(now)),
-            ended_from: self.ended_after.map(|when| when.at(now)),
-            changed_before: self.changed_before.map(|when| when.at(now)),
-            fingerprint: self.fingerprint,
-            worker: self.worker.clone(),
-            key: self.key.clone(),
-            text: self.text.clone(),
-        }
+        let mut filter = Filter::new().states(self.state.iter().flat_map(|states| states.0.iter().copied()));
+        filter.queue = self.queue.clone();
+        filter.job_type = self.job_type.clone();
+        filter.tags = parse::tags(&self.tags);
+        filter.workflow = self.workflow;
+        filter.schedule = self.schedule.clone();
+        filter.correlation_id = self.correlation_id.clone();
+        filter.code = self.code.clone();
+        filter.created_from = self.created_after.map(|when| when.at(now));
+        filter.created_before = self.created_before.map(|when| when.at(now)).or(older);
+        filter.ended_before = self.ended_before.map(|when| when.at(now));
+        filter.ended_from = self.ended_after.map(|when| when.at(now));
+        filter.changed_before = self.changed_before.map(|when| when.at(now));
+        filter.fingerprint = self.fingerprint;
+        filter.worker = self.worker.clone();
+        filter.key = self.key.clone();
+        filter.text = self.text.clone();
+        filter
     }
 
     /// The filter for an act that only jobs in these states allow.

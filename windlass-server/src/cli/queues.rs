@@ -140,6 +140,6 @@ async fn purge(session: &Session, queue: QueueName, mut how: HowArgs) -> anyhow:
     if how.reason.is_empty() {
         "purged".clone_into(&mut how.reason);
     }
-    let filter = Filter { queue: Some(queue), states: UNCLAIMED.to_vec(), ..Filter::default() };
+    let filter = Filter::new().queue(queue).states(UNCLAIMED.to_vec());
     bulk::on_all(session, bulk::CANCEL, Act::Cancel { force: false }, filter, &how).await
 }

@@ -124,7 +124,7 @@ impl Row for Dead {
         ];
         if wide {
             cells.extend([
-                or_dash(job.reason.as_ref().map(|reason| reason_name(reason.kind))),
+                or_dash(job.reason.as_ref().map(|reason| reason.kind.as_str())),
                 Cell::new(job.generation.to_string()),
                 time(Some(job.created_at), wide, now),
                 or_dash(job.workflow_id.map(|id| id.to_string())),
@@ -140,19 +140,6 @@ impl Row for Dead {
 
     fn wire(&self) -> impl Serialize {
         wire::Job::from(&self.0)
-    }
-}
-
-/// Why a job is terminal, in a word.
-pub(crate) fn reason_name(kind: job::ReasonKind) -> &'static str {
-    match kind {
-        job::ReasonKind::Permanent => "permanent",
-        job::ReasonKind::Exhausted => "exhausted",
-        job::ReasonKind::Lifetime => "lifetime",
-        job::ReasonKind::Dependency => "dependency",
-        job::ReasonKind::Explicit => "explicit",
-        job::ReasonKind::Cancelled => "cancelled",
-        job::ReasonKind::Replaced => "replaced",
     }
 }
 
@@ -449,13 +436,8 @@ mod tests {
     /// M14: what a worker sends as a code must not speak to the operator's terminal.
     #[test]
     fn m14_a_failures_code_is_cleaned() {
-        let failure = job::FailureRecord {
-            category: windlass::Category::Permanent,
-            code: Some("\u{1b}]0;PWNED\u{7}\u{1b}[2J".to_owned()),
-            message: "m".to_owned(),
-            causes: Vec::new(),
-            at: windlass::Timestamp::EPOCH,
-        };
+        let mut failure = job::FailureRecord::new(windlass::Category::Permanent, "m", windlass::Timestamp::EPOCH);
+        failure.code = Some("\u{1b}]0;PWNED\u{7}\u{1b}[2J".to_owned());
         for whole in [true, false] {
             let text = super::failure(Some(&failure), whole);
             assert!(!text.chars().any(char::is_control), "{text:?}");

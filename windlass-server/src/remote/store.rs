@@ -155,12 +155,12 @@ impl Store for HttpStore {
 
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
         if cap == 0 || looked_max == 0 {
-            return Ok(Counted { capped: true, ..Counted::default() });
+            return Ok(Counted::new(0, 0, true));
         }
         let call = filtered(self.get("count jobs", &["jobs", "count"]), filter);
         let call = call.param("cap", cap.min(CAP_MAX).to_string());
         let answer: wire::Count = call.param("looked", looked_max.min(LOOKED_MAX).to_string()).answer().await?;
-        Ok(Counted { count: answer.count, looked: answer.looked, capped: answer.capped })
+        Ok(Counted::new(answer.count, answer.looked, answer.capped))
     }
 
     async fn faults(&self, query: &FaultQuery) -> Result<Page<FaultGroup>> {
@@ -225,7 +225,7 @@ impl Store for HttpStore {
             Target::Matching { limit, after, .. } => ((*limit).clamp(1, PAGE_MAX), after.clone()),
         };
         let step =
-            wire::Step { operation: wire::NewOperation::of(operation), limit, cursor: cursor.map(|cursor| cursor.0) };
+            wire::Step { operation: wire::NewOperation::of(operation)?, limit, cursor: cursor.map(|cursor| cursor.0) };
         let call = self.write("act on jobs", Method::POST, &["operations", "step"]);
         let answer: wire::Operated = call.maybe("by", operation.by.as_deref()).json(&step)?.answer().await?;
         Ok(answer.into())

@@ -148,7 +148,7 @@ impl Seen {
         let observed = store.observe(None).await?;
         let took = begun.elapsed();
         let now = observed.now;
-        let running = Filter { states: vec![State::Running], ..Filter::default() };
+        let running = Filter::new().states([State::Running]);
         let running = ListQuery::new(running, RUNNING_LOOKED);
         let all_faults = FaultQuery { limit: FAULTS_MAX, ..FaultQuery::default() };
         Ok(Seen {

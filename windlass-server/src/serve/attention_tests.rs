@@ -2,7 +2,7 @@
 
 use windlass::job::{Fingerprint, Limits, WorkerId};
 use windlass::schedule::ScheduleSpec;
-use windlass::store::{LaneSample, ServedQueue};
+use windlass::store::{LaneSample, ServedQueue, WorkerReport};
 use windlass::{Category, JobType, NewJob, Payload, Policies, QueueName};
 
 use super::*;
@@ -35,27 +35,26 @@ fn name(name: &str) -> QueueName {
 }
 
 fn queue(queue: &str, count: u64, waited: u64) -> QueueRecord {
-    let mut states = [0; 9];
-    states[usize::from(State::Scheduled.number())] = count;
-    QueueRecord {
-        name: name(queue),
-        paused: false,
-        states,
-        oldest_scheduled: (count > 0).then(|| ago(waited)),
-        control: None,
-        at_door: 0,
-    }
+    let mut record = QueueRecord::new(name(queue));
+    record.states[usize::from(State::Scheduled.number())] = count;
+    record.oldest_scheduled = (count > 0).then(|| ago(waited));
+    record
+}
+
+fn paused(queue: QueueRecord) -> QueueRecord {
+    let mut paused = queue;
+    paused.paused = true;
+    paused
 }
 
 fn worker(queue: &str) -> WorkerRecord {
-    WorkerRecord {
+    let report = WorkerReport {
         id: WorkerId::new("host/1").expect("an id"),
         host: "host".to_owned(),
         queues: vec![ServedQueue { queue: name(queue), slots: 1, busy: 0 }],
         types: None,
-        started_at: NOW,
-        seen_at: NOW,
-    }
+    };
+    WorkerRecord::new(report, NOW, NOW)
 }
 
 fn lane(queue: &str, scheduled: u64) -> LaneRecord {
@@ -89,9 +88,10 @@ fn ready_jobs_without_a_worker_need_one_after_a_while() {
 
 #[test]
 fn ready_jobs_of_a_type_that_nobody_handles_need_a_worker() {
-    let handles = |types: Option<Vec<&str>>| WorkerRecord {
-        types: types.map(|types| types.into_iter().map(|one| JobType::new(one).expect("a type")).collect()),
-        ..worker("mail")
+    let handles = |types: Option<Vec<&str>>| {
+        let mut worker = worker("mail");
+        worker.types = types.map(|types| types.into_iter().map(|one| JobType::new(one).expect("a type")).collect());
+        worker
     };
     let with = |types| Seen {
         queues: vec![queue("mail", 3, 31)],
@@ -106,11 +106,11 @@ fn ready_jobs_of_a_type_that_nobody_handles_need_a_worker() {
 
 #[test]
 fn what_is_paused_with_work_is_told_as_such() {
-    let paused = QueueRecord { paused: true, ..queue("mail", 1, 500) };
-    let items = Seen { queues: vec![paused], ..seen() }.attention();
+    let stopped = paused(queue("mail", 1, 500));
+    let items = Seen { queues: vec![stopped], ..seen() }.attention();
     assert_eq!(items[0].kind, AttentionKind::PausedWithWork);
     assert_eq!(items[0].act.as_deref(), Some("windlass queues resume mail"));
-    let idle = QueueRecord { paused: true, ..queue("mail", 0, 0) };
+    let idle = paused(queue("mail", 0, 0));
     assert_eq!(kinds(&Seen { queues: vec![idle], ..seen() }), []);
 }
 
@@ -182,7 +182,8 @@ fn schedule() -> ScheduleRecord {
 #[test]
 fn a_schedule_that_should_have_fired_is_late() {
     let late = |next_at, paused| {
-        let schedule = ScheduleRecord { next_at: Some(next_at), paused, ..schedule() };
+        let mut schedule = schedule();
+        (schedule.next_at, schedule.paused) = (Some(next_at), paused);
         kinds(&Seen { schedules: vec![schedule], ..seen() })
     };
     assert_eq!(late(ago(61), false), [AttentionKind::Late]);
@@ -246,7 +247,7 @@ fn a_slow_store_and_a_full_disk_are_told() {
 
 #[test]
 fn the_worst_comes_first() {
-    let paused = QueueRecord { paused: true, ..queue("aside", 1, 500) };
+    let paused = paused(queue("aside", 1, 500));
     let seen = Seen { queues: vec![paused, queue("mail", 3, 31)], ..seen() };
     assert_eq!(kinds(&seen), [AttentionKind::NoWorker, AttentionKind::PausedWithWork]);
 }

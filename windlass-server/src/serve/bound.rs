@@ -602,7 +602,7 @@ mod tests {
         }
         let all = client.list(Filter::default(), 10, None).await.expect("a list");
         assert_eq!(all.items.iter().map(|job| job.id).collect::<Vec<_>>(), [own]);
-        let pay = Filter { queue: Some(queue("pay")), ..Filter::default() };
+        let pay = Filter::new().queue(queue("pay"));
         assert!(is_unauthorized(client.list(pay.clone(), 10, None).await));
         assert!(is_unauthorized(store.count(&pay, 10, 10).await));
         assert_eq!(store.count(&Filter::default(), 10, 10).await.expect("a count").count, 1);

@@ -11,14 +11,13 @@ use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use windlass::State;
 use windlass::flow::ControlRecord;
-use windlass::observe::{BUCKETS_JOBS, BUCKETS_SECONDS, Kind, Metric};
+use windlass::observe::{
+    BUCKETS_JOBS, BUCKETS_SECONDS, Kind, Metric, QUEUE_DEPTH as DEPTH, QUEUE_OLDEST as OLDEST, QUEUE_PAUSED as PAUSED,
+};
 use windlass::store::{QueueRecord, Store, WorkerRecord};
 
 use super::flow::KeyCounts;
 
-const DEPTH: &str = "windlass_queue_depth";
-const OLDEST: &str = "windlass_queue_oldest_scheduled_seconds";
-const PAUSED: &str = "windlass_queue_paused";
 const LEFT_OUT: &str = "windlass_queues_left_out";
 const CLOCK_AHEAD: &str = "windlass_store_clock_ahead_seconds";
 const SLOTS: &str = "windlass_queue_slots";
@@ -42,14 +41,11 @@ pub(super) const STORED_UNOPENED: &str = "windlass_encryption_unopened";
 pub(super) const REENCRYPTED: &str = "windlass_encryption_rewritten_total";
 
 const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind, labels, help }
+    Metric::new(name, kind, labels, help)
 }
 
 /// Every metric that the server adds to the library's.
-pub const METRICS: [Metric; 24] = [
-    metric(DEPTH, Kind::Gauge, &["queue", "state"], "Jobs in a queue by state, at the time of the scrape"),
-    metric(OLDEST, Kind::Gauge, &["queue"], "How long the longest-waiting SCHEDULED job could have been claimed"),
-    metric(PAUSED, Kind::Gauge, &["queue"], "1 while the queue is paused"),
+pub const METRICS: &[Metric] = &[
     metric(LEFT_OUT, Kind::Gauge, &[], "Queues beyond the 1,000 deepest, of which nothing is told"),
     metric(CLOCK_AHEAD, Kind::Gauge, &[], "How far the store's time is ahead of this machine's clock; below 0, behind"),
     metric(SLOTS, Kind::Gauge, &["queue"], "Jobs of a queue that the live workers of all processes may run at once"),
@@ -115,7 +111,7 @@ const FRESH: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Both tables, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = Metric> {
-    windlass::observe::METRICS.iter().copied().chain(METRICS)
+    windlass::observe::METRICS.iter().chain(METRICS).copied()
 }
 
 /// Installs the recorder of this process; again is harmless.
@@ -344,7 +340,7 @@ fn flow_text(queues: &[&QueueRecord], keys: &[KeyCounts], types: &[(String, Stri
 
 /// What a metric is about. A queue's name needs no escapes: its alphabet has nothing to escape.
 fn head(text: &mut String, name: &str) {
-    let help = METRICS.iter().find(|metric| metric.name == name).map_or("", |metric| metric.help);
+    let help = all().find(|metric| metric.name == name).map_or("", |metric| metric.help);
     line(text, format_args!("# HELP {name} {help}\n# TYPE {name} gauge"));
 }
 

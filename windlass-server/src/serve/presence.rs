@@ -3,7 +3,7 @@
 //! A worker in any language announces itself by claiming, and stays known while it renews leases. What it claims and settles
 //! is counted here, because such a worker has no metrics of its own. Workers that announce themselves are left alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use windlass::{JobId, JobType, QueueName, Result};
 const HOST: &str = "(by its claims)";
 /// Workers count as live for 30 s, so that two of these may be lost.
 const ANNOUNCED_EVERY: Duration = Duration::from_secs(10);
+/// A worker that has become full, or has free slots again, is announced at once, but no more often than this.
+const FLIPPED_EVERY: Duration = Duration::from_secs(1);
 /// Workers that were not heard of for so long are forgotten when there are many.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// Most workers that are kept in mind: clients that claim choose the names.
@@ -46,6 +48,9 @@ struct Known {
     report: WorkerReport,
     heard: Instant,
     announced: Option<Instant>,
+    /// Whether it was announced with all slots busy, and when that last changed.
+    full: bool,
+    flipped: Option<Instant>,
     /// Whether it announces itself, and better than we could.
     by_itself: bool,
     held: HashMap<JobId, Held>,
@@ -97,6 +102,13 @@ impl Presence {
         itself
     }
 
+    /// Announces those of these workers for whom it is due.
+    async fn announce_again(&self, workers: impl IntoIterator<Item = WorkerId>) {
+        for report in self.due_among(workers) {
+            self.announce_for(&report).await;
+        }
+    }
+
     async fn announce_for(&self, report: &WorkerReport) {
         if let Err(error) = self.inner.announce(report).await {
             tracing::debug!(%error, worker = %report.id, "cannot note that a worker lives");
@@ -112,6 +124,14 @@ impl Presence {
             let (queue, job_type) = (job.spec.queue.clone(), job.spec.job_type.clone());
             people.take(&request.worker, job.id, Held { queue, job_type, since: now, until: now + *expires_in });
         }
+    }
+
+    /// Those of these workers that are to be announced again.
+    fn due_among(&self, workers: impl IntoIterator<Item = WorkerId>) -> Vec<WorkerReport> {
+        let (mut people, now) = (self.people(), Instant::now());
+        let due =
+            |id: WorkerId| people.workers.get_mut(&id).and_then(|known| known.due(now).then(|| known.report.clone()));
+        workers.into_iter().filter_map(due).collect()
     }
 
     /// Notes which leases were renewed; gives the workers that are to be announced again.
@@ -174,7 +194,15 @@ impl Presence {
 impl Known {
     fn new(id: &WorkerId, now: Instant) -> Self {
         let report = WorkerReport { id: id.clone(), host: HOST.to_owned(), queues: Vec::new(), types: None };
-        Known { report, heard: now, announced: None, by_itself: false, held: HashMap::new() }
+        Known {
+            report,
+            heard: now,
+            announced: None,
+            full: false,
+            flipped: None,
+            by_itself: false,
+            held: HashMap::new(),
+        }
     }
 
     /// Takes over what a claim says: queues, types, and how many slots are free.
@@ -193,12 +221,18 @@ impl Known {
 
     /// Whether it is to be announced now; if so, it counts as announced.
     fn due(&mut self, now: Instant) -> bool {
-        let due = !self.by_itself && self.announced.is_none_or(|at| now.duration_since(at) >= ANNOUNCED_EVERY);
+        let over = |at: Option<Instant>, time: Duration| at.is_none_or(|at| now.duration_since(at) >= time);
+        for served in &mut self.report.queues {
+            served.busy = number(self.held.values().filter(|held| held.queue == served.queue).count());
+        }
+        let full =
+            !self.report.queues.is_empty() && self.report.queues.iter().all(|served| served.busy >= served.slots);
+        let flips = full != self.full && over(self.flipped, FLIPPED_EVERY);
+        let due = !self.by_itself && (flips || over(self.announced, ANNOUNCED_EVERY));
         if due {
             self.announced = Some(now);
-            for served in &mut self.report.queues {
-                served.busy = number(self.held.values().filter(|held| held.queue == served.queue).count());
-            }
+            self.flipped = if full == self.full { self.flipped } else { Some(now) };
+            self.full = full;
         }
         due
     }
@@ -254,7 +288,10 @@ impl Layer for Presence {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         self.greet(request).await;
         let claimed = self.inner.claim(request).await?;
-        self.note_claimed(request, &claimed);
+        if !claimed.is_empty() {
+            self.note_claimed(request, &claimed);
+            self.announce_again([request.worker.clone()]).await;
+        }
         Ok(claimed)
     }
 
@@ -268,7 +305,12 @@ impl Layer for Presence {
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
         let answers = self.inner.settle(settlements).await?;
+        let holders: HashSet<WorkerId> = {
+            let people = self.people();
+            settlements.iter().filter_map(|one| people.holders.get(&one.key().job).cloned()).collect()
+        };
         self.note_settled(settlements, &answers).await;
+        self.announce_again(holders).await;
         Ok(answers)
     }
 
@@ -351,5 +393,19 @@ mod tests {
         assert_eq!(busy(&presence), (4, 1));
         client.store().settle(&[claimed.lease.complete(None)]).await.expect("settled");
         assert_eq!(busy(&presence), (4, 0));
+    }
+    /// Also when the worker asks for no more because it is full, and long before its next heartbeat.
+    #[tokio::test]
+    async fn a_worker_that_is_full_is_known_as_full_at_once() {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let client = Client::with_store(Arc::new(Presence::over(Arc::clone(&inner))));
+        let job = || NewJob::new("resize", Payload::default()).queue("py");
+        client.enqueue_all([job(), job()]).await.expect("enqueued");
+        assert_eq!(client.store().claim(&request(2)).await.expect("claimed").len(), 2);
+        let live = client.workers().await.expect("listed");
+        assert_eq!((live[0].queues[0].slots, live[0].queues[0].busy), (2, 2));
+        let next = client.enqueue(job()).await.expect("enqueued");
+        let why = client.explain(next.id).await.expect("told").reasons;
+        assert!(format!("{why:?}").contains("LimitReached"), "{why:?}");
     }
 }

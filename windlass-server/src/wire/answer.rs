@@ -296,7 +296,7 @@ impl From<&StoredUpkeep> for Upkeep {
 
 impl From<StoredReport> for UpkeepReport {
     fn from(report: StoredReport) -> Self {
-        let StoredReport { lifetimes, expired, fired, pruned, more } = report;
+        let StoredReport { lifetimes, expired, fired, pruned, more, .. } = report;
         UpkeepReport { lifetimes, expired, fired, pruned, more }
     }
 }
@@ -304,6 +304,9 @@ impl From<StoredReport> for UpkeepReport {
 impl From<UpkeepReport> for StoredReport {
     fn from(report: UpkeepReport) -> Self {
         let UpkeepReport { lifetimes, expired, fired, pruned, more } = report;
-        StoredReport { lifetimes, expired, fired, pruned, more }
+        let mut stored = StoredReport::default();
+        (stored.lifetimes, stored.expired, stored.fired) = (lifetimes, expired, fired);
+        (stored.pruned, stored.more) = (pruned, more);
+        stored
     }
 }

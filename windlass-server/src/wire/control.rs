@@ -253,7 +253,9 @@ impl TryFrom<Controlled> for ControlRecord {
     fn try_from(controlled: Controlled) -> Result<Self> {
         let Controlled { control, version, updated_at } = controlled;
         let from_code = control.from_code;
-        Ok(ControlRecord { control: control.try_into()?, version, from_code, updated_at })
+        let mut record = ControlRecord::new(control.try_into()?, version, updated_at);
+        record.from_code = from_code;
+        Ok(record)
     }
 }
 
@@ -305,7 +307,8 @@ impl TryFrom<FlowKey> for KeyRecord {
             FlowKeyState::Ordered => StoredKeyState::Ordered { job: key.job.ok_or_else(missing)? },
             FlowKeyState::Halted => StoredKeyState::Halted { job: key.job.ok_or_else(missing)? },
         };
-        let (waiting, running, own_limit) = (key.waiting, key.running, key.own_limit);
-        Ok(KeyRecord { key: key.key, waiting, running, limit: key.limit.into(), own_limit, state })
+        let mut record = KeyRecord::new(key.key, key.limit.into(), state);
+        (record.waiting, record.running, record.own_limit) = (key.waiting, key.running, key.own_limit);
+        Ok(record)
     }
 }

@@ -241,10 +241,6 @@ impl TryFrom<Explanation> for StoredExplanation {
 
     fn try_from(explanation: Explanation) -> Result<Self> {
         let reasons = explanation.reasons.into_iter().filter_map(|reason| reason.why.stored().transpose());
-        Ok(StoredExplanation {
-            job: explanation.job,
-            state: explanation.state,
-            reasons: reasons.collect::<Result<_>>()?,
-        })
+        Ok(StoredExplanation::new(explanation.job, explanation.state, reasons.collect::<Result<_>>()?))
     }
 }

@@ -168,7 +168,7 @@ impl TryFrom<Lease> for LeaseInfo {
 
     fn try_from(lease: Lease) -> Result<Self> {
         let (version, expires_at) = (lease.version, lease.expires_at);
-        Ok(LeaseInfo { version, expires_at, worker: WorkerId::new(lease.worker)? })
+        Ok(LeaseInfo::new(version, expires_at, WorkerId::new(lease.worker)?))
     }
 }
 
@@ -176,18 +176,15 @@ impl TryFrom<Attempt> for AttemptRecord {
     type Error = windlass::Error;
 
     fn try_from(attempt: Attempt) -> Result<Self> {
-        Ok(AttemptRecord {
-            id: attempt.id,
-            previous: attempt.previous_attempt_id,
-            number: attempt.number,
-            generation: attempt.generation,
-            lease_version: attempt.lease_version,
-            worker: WorkerId::new(attempt.worker)?,
-            started_at: attempt.started_at,
-            ended_at: attempt.ended_at,
-            outcome: attempt.outcome,
-            failure: attempt.failure.map(FailureRecord::from),
-        })
+        let worker = WorkerId::new(attempt.worker)?;
+        let mut record =
+            AttemptRecord::new(attempt.id, attempt.number, attempt.lease_version, worker, attempt.started_at);
+        record.previous = attempt.previous_attempt_id;
+        record.generation = attempt.generation;
+        record.ended_at = attempt.ended_at;
+        record.outcome = attempt.outcome;
+        record.failure = attempt.failure.map(FailureRecord::from);
+        Ok(record)
     }
 }
 
@@ -208,9 +205,9 @@ impl From<&AttemptRecord> for Attempt {
     }
 }
 
-/// Two structs with the same members: each from the other.
+/// Two structs with the same members: each from the other. What is stored is made with some of them, and given the others.
 macro_rules! same_members {
-    ($wire:ty, $stored:ty { $($member:ident),* }) => {
+    ($wire:ty, $stored:ty { $($member:ident),* }, $made:expr) => {
         impl From<&$stored> for $wire {
             fn from(stored: &$stored) -> Self {
                 Self { $($member: stored.$member.clone()),* }
@@ -219,17 +216,26 @@ macro_rules! same_members {
 
         impl From<$wire> for $stored {
             fn from(wire: $wire) -> Self {
-                Self { $($member: wire.$member),* }
+                let made: fn(&$wire) -> $stored = $made;
+                let mut stored = made(&wire);
+                $(stored.$member = wire.$member;)*
+                stored
             }
         }
     };
 }
 
-same_members!(CancelAsked, StoredCancel { by, message, at });
-same_members!(Failure, FailureRecord { category, code, message, causes, at });
-same_members!(Firing, StoredFiring { schedule, slot });
-same_members!(Reason, StoredReason { kind, by, message, cause });
-same_members!(Progress, StoredProgress { fraction, message });
+same_members!(CancelAsked, StoredCancel { by, message, at }, |wire| StoredCancel::new(None, "", wire.at));
+same_members!(Failure, FailureRecord { category, code, message, causes, at }, |wire| {
+    FailureRecord::new(wire.category, "", wire.at)
+});
+same_members!(Firing, StoredFiring { schedule, slot }, |wire| StoredFiring::new("", wire.slot));
+same_members!(Reason, StoredReason { kind, by, message, cause }, |wire| StoredReason::of(wire.kind));
+impl From<&StoredProgress> for Progress {
+    fn from(progress: &StoredProgress) -> Self {
+        Progress { fraction: progress.fraction, message: progress.message.clone() }
+    }
+}
 
 impl From<&StoredLine> for LogLine {
     fn from(line: &StoredLine) -> Self {
@@ -239,6 +245,6 @@ impl From<&StoredLine> for LogLine {
 
 impl From<LogLine> for StoredLine {
     fn from(line: LogLine) -> Self {
-        StoredLine { attempt: line.attempt_id, at: line.at, text: line.text }
+        StoredLine::new(line.attempt_id, line.at, line.text)
     }
 }

@@ -13,7 +13,7 @@ use windlass::job::{
     DependencyKind, DependsOn, Idempotency, JobOptions, JobSpec, OnExisting, RunAt, Scope, Timeouts,
     TraceContext as Trace, Until, WINDOW_DEFAULT,
 };
-use windlass::{Error, JobId, JobType, Payload, Priority, QueueName, Result, RetryPolicy, Timestamp};
+use windlass::{Error, JobId, JobType, Payload, Priority, QueueName, Result, Timestamp};
 
 use super::data::{self, Data};
 use super::names;
@@ -421,9 +421,10 @@ impl Submitted {
         let standard = JobOptions::default();
         let idempotency = self.take_idempotency()?;
         let retry = self.retry.map_or(Ok(standard.retry), Retry::into_policy)?;
+        let max_attempts = self.max_attempts.unwrap_or(retry.max_attempts);
         let options = JobOptions {
             run_at,
-            retry: RetryPolicy { max_attempts: self.max_attempts.unwrap_or(retry.max_attempts), ..retry },
+            retry: retry.max_attempts(max_attempts),
             timeouts: Timeouts {
                 execution: self.execution_timeout.map_or(standard.timeouts.execution, |limit| limit.0),
                 visibility: self.visibility_timeout.map_or(standard.timeouts.visibility, |span| span.0),

@@ -266,25 +266,24 @@ impl TryFrom<Filter> for StoredFilter {
             (true, false) => State::ALL.into_iter().filter(|state| simple.contains(&state.simple())).collect(),
             (false, false) => return Err(Error::invalid("simple_state", "and state exclude each other")),
         };
-        Ok(StoredFilter {
-            states,
-            queue: filter.queue.map(QueueName::new).transpose()?,
-            job_type: filter.job_type.map(JobType::new).transpose()?,
-            tags: filter.tags,
-            workflow: filter.workflow,
-            schedule: filter.schedule,
-            correlation_id: filter.correlation_id,
-            code: filter.code,
-            created_from: filter.created_after,
-            created_before: filter.created_before,
-            ended_before: filter.ended_before,
-            ended_from: filter.ended_after,
-            changed_before: filter.changed_before,
-            fingerprint: filter.fingerprint,
-            worker: filter.worker.map(WorkerId::new).transpose()?,
-            key: filter.key,
-            text: filter.text,
-        })
+        let mut stored = StoredFilter::new().states(states);
+        stored.queue = filter.queue.map(QueueName::new).transpose()?;
+        stored.job_type = filter.job_type.map(JobType::new).transpose()?;
+        stored.tags = filter.tags;
+        stored.workflow = filter.workflow;
+        stored.schedule = filter.schedule;
+        stored.correlation_id = filter.correlation_id;
+        stored.code = filter.code;
+        stored.created_from = filter.created_after;
+        stored.created_before = filter.created_before;
+        stored.ended_before = filter.ended_before;
+        stored.ended_from = filter.ended_after;
+        stored.changed_before = filter.changed_before;
+        stored.fingerprint = filter.fingerprint;
+        stored.worker = filter.worker.map(WorkerId::new).transpose()?;
+        stored.key = filter.key;
+        stored.text = filter.text;
+        Ok(stored)
     }
 }
 
@@ -397,7 +396,7 @@ impl NewOperation {
     }
 
     /// An operation as a request that does the same.
-    pub fn of(operation: &Operation) -> Self {
+    pub fn of(operation: &Operation) -> Result<Self> {
         let (ids, filter) = match &operation.target {
             Target::Jobs(ids) => (Some(ids.clone()), None),
             Target::Matching { filter, .. } => (None, Some(Filter::from(filter))),
@@ -414,7 +413,7 @@ impl NewOperation {
             reason: operation.why.clone(),
             dry_run: operation.dry_run,
         };
-        match &operation.act {
+        Ok(match &operation.act {
             Act::Cancel { force } => NewOperation { force: *force, ..plain },
             Act::Requeue(RequeueOptions { run_at, keep_counters, with_dependents }) => NewOperation {
                 action: Action::Requeue,
@@ -426,7 +425,8 @@ impl NewOperation {
             Act::DeadLetter => NewOperation { action: Action::DeadLetter, ..plain },
             Act::Delete => NewOperation { action: Action::Delete, ..plain },
             Act::Edit(edit) => NewOperation { action: Action::Edit, edit: Some(edit.clone().into()), ..plain },
-        }
+            other => return Err(Error::invalid("action", format!("{} cannot be asked for over HTTP", other.name()))),
+        })
     }
 }
 
@@ -444,10 +444,10 @@ impl From<&StoredOperated> for Operated {
 impl From<Operated> for StoredOperated {
     fn from(operated: Operated) -> Self {
         let refused = |refused: Refused| (refused.id, refused.problem.into_error("operate"));
-        StoredOperated {
-            changed: operated.changed,
-            refused: operated.refused.into_iter().map(refused).collect(),
-            next: operated.next_cursor.map(Cursor),
-        }
+        let mut stored = StoredOperated::default();
+        stored.changed = operated.changed;
+        stored.refused = operated.refused.into_iter().map(refused).collect();
+        stored.next = operated.next_cursor.map(Cursor);
+        stored
     }
 }

@@ -356,7 +356,9 @@ impl From<StoredTotals> for Totals {
 
 impl From<Totals> for StoredTotals {
     fn from(totals: Totals) -> Self {
-        StoredTotals { accepted: totals.accepted, pruned: totals.pruned, states: totals.states.into() }
+        let mut stored = StoredTotals::default();
+        (stored.accepted, stored.pruned, stored.states) = (totals.accepted, totals.pruned, totals.states.into());
+        stored
     }
 }
 
@@ -377,14 +379,13 @@ impl TryFrom<Queue> for QueueRecord {
     type Error = Error;
 
     fn try_from(queue: Queue) -> Result<Self> {
-        Ok(QueueRecord {
-            name: QueueName::new(queue.name)?,
-            paused: queue.paused,
-            states: queue.states.into(),
-            oldest_scheduled: queue.oldest_scheduled,
-            control: queue.control.map(TryInto::try_into).transpose()?,
-            at_door: queue.at_door,
-        })
+        let mut record = QueueRecord::new(QueueName::new(queue.name)?);
+        record.paused = queue.paused;
+        record.states = queue.states.into();
+        record.oldest_scheduled = queue.oldest_scheduled;
+        record.control = queue.control.map(TryInto::try_into).transpose()?;
+        record.at_door = queue.at_door;
+        Ok(record)
     }
 }
 
@@ -459,14 +460,13 @@ impl TryFrom<Worker> for WorkerRecord {
     type Error = Error;
 
     fn try_from(worker: Worker) -> Result<Self> {
-        Ok(WorkerRecord {
+        let report = StoredReport {
             id: WorkerId::new(worker.id)?,
             host: worker.host,
             queues: stored_queues(worker.queues)?,
             types: stored_types(worker.types)?,
-            started_at: worker.started_at,
-            seen_at: worker.seen_at,
-        })
+        };
+        Ok(WorkerRecord::new(report, worker.started_at, worker.seen_at))
     }
 }
 
@@ -485,13 +485,9 @@ impl From<&WorkflowRecord> for Workflow {
 
 impl From<Workflow> for WorkflowRecord {
     fn from(workflow: Workflow) -> Self {
-        WorkflowRecord {
-            id: workflow.id,
-            name: workflow.name,
-            created_at: workflow.created_at,
-            counts: workflow.states.into(),
-            pruned: workflow.pruned,
-        }
+        let mut record = WorkflowRecord::new(workflow.id, workflow.name, workflow.created_at);
+        (record.counts, record.pruned) = (workflow.states.into(), workflow.pruned);
+        record
     }
 }
 
@@ -523,26 +519,23 @@ impl TryFrom<Event> for JobEvent {
             (EventKind::Ended, Some(state)) => JobEventKind::Ended(state),
             (EventKind::Ended, None) => return Err(Error::store("read an event", "it comes without its state")),
         };
-        Ok(JobEvent {
-            cursor: Cursor(event.cursor),
-            at: event.at,
-            job: event.job,
-            queue: QueueName::new(event.queue)?,
-            job_type: JobType::new(event.job_type)?,
-            submitted_by: event.submitted_by,
-            kind,
-        })
+        let lane = (QueueName::new(event.queue)?, JobType::new(event.job_type)?);
+        let mut stored = JobEvent::new(Cursor(event.cursor), event.at, event.job, lane, kind);
+        stored.submitted_by = event.submitted_by;
+        Ok(stored)
     }
 }
 
-impl From<&Wake> for Hint {
-    fn from(wake: &Wake) -> Self {
-        match wake {
+impl Hint {
+    /// The hint as it is sent; `None` for one that this version has no words for, which costs its readers a poll.
+    pub fn of(wake: &Wake) -> Option<Self> {
+        Some(match wake {
             Wake::Scheduled(queue) => Hint::Scheduled { queue: queue.to_string() },
             Wake::Paused(queue) => Hint::Paused { queue: queue.to_string() },
             Wake::Ended(job) => Hint::Ended { job: *job },
             Wake::CancelAsked(job) => Hint::CancelAsked { job: *job },
-        }
+            _ => return None,
+        })
     }
 }
 
@@ -574,6 +567,8 @@ impl From<&ActRecord> for RecordedAct {
 
 impl From<RecordedAct> for ActRecord {
     fn from(act: RecordedAct) -> Self {
-        ActRecord { at: act.at, by: act.by, act: act.act, target: act.target, changed: act.changed, why: act.reason }
+        let mut record = ActRecord::new(act.at, act.act, act.target, act.changed);
+        (record.by, record.why) = (act.by, act.reason);
+        record
     }
 }

@@ -159,23 +159,25 @@ impl Retry {
 impl From<&RetryPolicy> for Retry {
     fn from(policy: &RetryPolicy) -> Self {
         let (strategy, multiplier) = match policy.strategy {
-            Backoff::Constant => (Strategy::Constant, None),
-            Backoff::Linear => (Strategy::Linear, None),
-            Backoff::Exponential { multiplier } => (Strategy::Exponential, Some(multiplier)),
+            Backoff::Constant => (Some(Strategy::Constant), None),
+            Backoff::Linear => (Some(Strategy::Linear), None),
+            Backoff::Exponential { multiplier } => (Some(Strategy::Exponential), Some(multiplier)),
+            _ => (None, None),
         };
         let (jitter, jitter_fraction) = match policy.jitter {
-            Jitter::None => (JitterKind::None, None),
-            Jitter::Proportional(fraction) => (JitterKind::Proportional, Some(fraction)),
-            Jitter::Full => (JitterKind::Full, None),
-            Jitter::Decorrelated => (JitterKind::Decorrelated, None),
+            Jitter::None => (Some(JitterKind::None), None),
+            Jitter::Proportional(fraction) => (Some(JitterKind::Proportional), Some(fraction)),
+            Jitter::Full => (Some(JitterKind::Full), None),
+            Jitter::Decorrelated => (Some(JitterKind::Decorrelated), None),
+            _ => (None, None),
         };
         Retry {
             preset: None,
-            strategy: Some(strategy),
+            strategy,
             multiplier,
             initial: Some(policy.initial.into()),
             max: Some(policy.max.into()),
-            jitter: Some(jitter),
+            jitter,
             jitter_fraction,
             retry_on: Some(policy.retry_on.clone()),
             lost: Some(policy.lost),

@@ -273,18 +273,16 @@ impl TryFrom<Schedule> for ScheduleRecord {
     fn try_from(schedule: Schedule) -> Result<Self> {
         // What is stored was checked; its payload may be as large as the server allows.
         let limits = Limits::with_payload_bytes(windlass::job::PAYLOAD_BYTES_MAX)?;
-        Ok(ScheduleRecord {
-            spec: schedule.schedule.into_spec(&limits, &Policies::default())?,
-            version: schedule.version,
-            paused: schedule.paused,
-            created_at: schedule.created_at,
-            updated_at: schedule.updated_at,
-            next_at: schedule.next_at,
-            last_slot: schedule.last_slot,
-            last_job: schedule.last_job,
-            fired: schedule.fired,
-            last_error: schedule.last_error.map(|error| Refused { at: error.at, message: error.message }),
-        })
+        let spec = schedule.schedule.into_spec(&limits, &Policies::default())?;
+        let mut record = ScheduleRecord::stored(spec, schedule.version, schedule.created_at);
+        record.paused = schedule.paused;
+        record.updated_at = schedule.updated_at;
+        record.next_at = schedule.next_at;
+        record.last_slot = schedule.last_slot;
+        record.last_job = schedule.last_job;
+        record.fired = schedule.fired;
+        record.last_error = schedule.last_error.map(|error| Refused::new(error.at, error.message));
+        Ok(record)
     }
 }
 

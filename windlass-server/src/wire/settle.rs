@@ -197,7 +197,8 @@ impl Settlement {
             StoredOutcome::Snoozed => SettleOutcome::Snoozed,
             StoredOutcome::Cancelled => SettleOutcome::Cancelled,
             StoredOutcome::Released => SettleOutcome::Released,
-            StoredOutcome::Interrupted | StoredOutcome::Lost | StoredOutcome::Revoked => SettleOutcome::Interrupted,
+            // Interrupted, and what no holder says: the job is given back, and nothing is counted.
+            _ => SettleOutcome::Interrupted,
         };
         let verdict = settlement.verdict(false);
         let failed = matches!(outcome, SettleOutcome::Failed | SettleOutcome::DeadLettered);

@@ -75,17 +75,19 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
     ];
     let lost = select(&[Lost::Counted, Lost::Free][..]);
     (strategy, jitter, duration(), duration(), 1..=100_u32, lost, any::<(bool, bool, bool)>()).prop_map(
-        |(strategy, jitter, initial, more, max_attempts, lost, (lost_backoff, interrupts_count, all))| RetryPolicy {
-            strategy,
-            initial: initial.min(Duration::from_secs(1000)),
-            max: initial.min(Duration::from_secs(1000)) + more.min(Duration::from_secs(10_000)),
-            jitter,
-            max_attempts,
-            retry_on: if all { vec![Category::Temporary, Category::Timeout] } else { Vec::new() },
-            lost,
-            lost_backoff,
-            interrupts_count,
-            retry_after_max: more.max(Duration::from_secs(1)),
+        |(strategy, jitter, initial, more, max_attempts, lost, (lost_backoff, interrupts_count, all))| {
+            let initial = initial.min(Duration::from_secs(1000));
+            RetryPolicy::standard()
+                .strategy(strategy)
+                .initial(initial)
+                .max(initial + more.min(Duration::from_secs(10_000)))
+                .jitter(jitter)
+                .max_attempts(max_attempts)
+                .retry_on(if all { vec![Category::Temporary, Category::Timeout] } else { Vec::new() })
+                .lost(lost)
+                .lost_backoff(lost_backoff)
+                .interrupts_count(interrupts_count)
+                .retry_after_max(more.max(Duration::from_secs(1)))
         },
     )
 }
@@ -179,14 +181,22 @@ fn spec() -> impl Strategy<Value = JobSpec> {
 }
 
 fn failure() -> impl Strategy<Value = FailureRecord> {
-    (select(&Category::ALL[..]), option::of(text()), text(), vec(text(), 0..3), time())
-        .prop_map(|(category, code, message, causes, at)| FailureRecord { category, code, message, causes, at })
+    (select(Category::ALL), option::of(text()), text(), vec(text(), 0..3), time()).prop_map(
+        |(category, code, message, causes, at)| {
+            let mut failure = FailureRecord::new(category, message, at);
+            (failure.code, failure.causes) = (code, causes);
+            failure
+        },
+    )
 }
 
 fn reason() -> impl Strategy<Value = StoredReason> {
     let kinds = select(&[ReasonKind::Permanent, ReasonKind::Dependency, ReasonKind::Cancelled][..]);
-    (kinds, option::of(text()), option::of(text()), option::of(job_id()))
-        .prop_map(|(kind, by, message, cause)| StoredReason { kind, by, message, cause })
+    (kinds, option::of(text()), option::of(text()), option::of(job_id())).prop_map(|(kind, by, message, cause)| {
+        let mut reason = StoredReason::of(kind);
+        (reason.by, reason.message, reason.cause) = (by, message, cause);
+        reason
+    })
 }
 
 prop_compose! {
@@ -220,19 +230,21 @@ prop_compose! {
         record.completed_at = moments[2];
         record.run_at = moments[3];
         record.deadline = moments[4];
-        record.lease = lease.map(|(version, expires_at, worker)| LeaseInfo {
-                version,
-                expires_at,
-                worker: WorkerId::new(worker).expect("a name"),
-            });
+        record.lease = lease.map(|(version, expires_at, worker)| {
+            LeaseInfo::new(version, expires_at, WorkerId::new(worker).expect("a name"))
+        });
         record.lease_version = lease_version;
-        record.cancel = cancel.map(|(by, message, at)| StoredCancel { by, message, at });
+        record.cancel = cancel.map(|(by, message, at)| {
+            let mut cancel = StoredCancel::new(None, "", at);
+            (cancel.by, cancel.message) = (by, message);
+            cancel
+        });
         record.failure = failure;
         record.result = result;
         record.progress = progress.map(|(fraction, message)| StoredProgress { fraction, message });
         record.checkpoint = checkpoint.map(Bytes::from);
         record.workflow_id = workflow.map(|bits| WorkflowId::from_uuid(Uuid::from_u128(bits)));
-        record.firing = firing.map(|(schedule, slot)| StoredFiring { schedule, slot });
+        record.firing = firing.map(|(schedule, slot)| StoredFiring::new(schedule, slot));
         record.spawned_by = spawned_by;
         record.reason = reason;
         record
@@ -242,24 +254,24 @@ prop_compose! {
 fn filter() -> impl Strategy<Value = StoredFilter> {
     let tags = btree_map(text(), text(), 0..3);
     (vec(select(&State::ALL[..]), 0..3), option::of(name()), tags, option::of(text()), option::of(time())).prop_map(
-        |(states, queue, tags, code, at)| StoredFilter {
-            states,
-            queue: queue.as_ref().map(|queue| QueueName::new(queue).expect("a name")),
-            job_type: queue.map(|name| JobType::new(name).expect("a name")),
-            tags,
-            workflow: None,
-            schedule: code.clone(),
-            correlation_id: code.clone(),
-            key: code.clone(),
-            text: code.clone(),
-            code,
-            created_from: at,
-            created_before: at,
-            ended_before: at,
-            ended_from: at,
-            changed_before: at,
-            fingerprint: at.and_then(|at| Fingerprint::from_number(at.as_micros())),
-            worker: at.map(|at| WorkerId::new(format!("w{}", at.as_micros())).expect("a name")),
+        |(states, queue, tags, code, at)| {
+            let mut filter = StoredFilter::new().states(states);
+            filter.queue = queue.as_ref().map(|queue| QueueName::new(queue).expect("a name"));
+            filter.job_type = queue.map(|name| JobType::new(name).expect("a name"));
+            filter.tags = tags;
+            filter.schedule = code.clone();
+            filter.correlation_id = code.clone();
+            filter.key = code.clone();
+            filter.text = code.clone();
+            filter.code = code;
+            filter.created_from = at;
+            filter.created_before = at;
+            filter.ended_before = at;
+            filter.ended_from = at;
+            filter.changed_before = at;
+            filter.fingerprint = at.and_then(|at| Fingerprint::from_number(at.as_micros()));
+            filter.worker = at.map(|at| WorkerId::new(format!("w{}", at.as_micros())).expect("a name"));
+            filter
         },
     )
 }
@@ -302,7 +314,7 @@ proptest! {
     fn an_operation_comes_back_as_it_was(filter in filter(), act in act(), why in text(), dry_run in any::<bool>()) {
         let target = Target::Matching { filter, limit: 7, after: None };
         let operation = Operation { target, act, by: Some("ada".to_owned()), why, dry_run };
-        let back = through(&NewOperation::of(&operation)).step(7, None, Some("ada".to_owned()));
+        let back = through(&NewOperation::of(&operation).expect("a request")).step(7, None, Some("ada".to_owned()));
         prop_assert_eq!(back.expect("valid"), operation);
     }
 

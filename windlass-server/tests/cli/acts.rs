@@ -160,7 +160,7 @@ fn schedules_are_made_paused_fired_and_forgotten() {
             "hourly",
             "feed.poll",
             "--cron",
-            "0 * * * *",
+            "{cron}",
             "--payload",
             "{\"feed\":1}",
             "--missed",

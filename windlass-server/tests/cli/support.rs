@@ -21,23 +21,34 @@ use windlass::{Client, JobId, ManualClock, NewJob, Payload, Priority, QueueName,
 const DAY: Duration = Duration::from_secs(86_400);
 const HALF: Duration = Duration::from_secs(43_200);
 
+/// What the texts show in place of [`far_cron`].
+const CRON_SHOWN: &str = "0 3 * * *";
+
+/// A daily cron expression whose slots are ten hours or more from now, in UTC and in Berlin: a slot that passes while commands run
+/// one after the other would be shown as ahead by one and as past by the next.
+fn far_cron(now: Timestamp) -> String {
+    format!("0 {} * * *", (now.as_micros() / 3_600_000_000 + 12) % 24)
+}
+
 /// A folder with a store, and the names of what is in it.
 pub(crate) struct Bench {
     folder: TempDir,
     names: HashMap<String, String>,
+    cron: String,
 }
 
 impl Bench {
     /// A folder without a store.
     pub(crate) fn empty() -> Self {
-        Bench { folder: tempfile::tempdir().expect("a folder"), names: HashMap::new() }
+        let (folder, cron) = (tempfile::tempdir().expect("a folder"), far_cron(SystemClock::default().now()));
+        Bench { folder, names: HashMap::new(), cron }
     }
 
     /// A store with a job in each state, a workflow and two schedules, all two days old.
     pub(crate) fn seeded() -> Self {
         let mut bench = Bench::empty();
         let path = bench.path("jobs.db");
-        bench.names = runtime().block_on(Seeds::sow(&path));
+        bench.names = runtime().block_on(Seeds::sow(&path, &bench.cron));
         bench
     }
 
@@ -61,8 +72,9 @@ impl Bench {
         for name in ["WINDLASS_SERVER", "WINDLASS_TOKEN", "NO_COLOR", "CLICOLOR_FORCE", "COLUMNS"] {
             command.env_remove(name);
         }
-        // Names in braces stand for ids.
+        // Names in braces stand for ids, and one for a cron expression.
         let arguments = arguments.iter().map(|argument| match argument.strip_prefix('{') {
+            Some("cron}") => self.cron.clone(),
             Some(name) if self.names.values().any(|known| *known == name.trim_end_matches('}')) => {
                 self.id(name.trim_end_matches('}'))
             }
@@ -108,7 +120,7 @@ impl Bench {
             writeln!(text, "[exit {}]", ran.code).expect("text");
         }
         text.push('\n');
-        let text = text.replace(&self.folder.path().display().to_string(), "[folder]");
+        let text = text.replace(&self.folder.path().display().to_string(), "[folder]").replace(&self.cron, CRON_SHOWN);
         narrowed(&scrub(&text, &self.names))
     }
 
@@ -231,7 +243,7 @@ struct Seeds {
 }
 
 impl Seeds {
-    async fn sow(path: &Path) -> HashMap<String, String> {
+    async fn sow(path: &Path, cron: &str) -> HashMap<String, String> {
         let clock = ManualClock::at(SystemClock::default().now().minus(2 * DAY));
         let open = || SqliteOptions::new(path).clock(clock.clone()).open().expect("the store opens");
         let client = Client::with_store(std::sync::Arc::new(open()));
@@ -239,7 +251,7 @@ impl Seeds {
         seeds.ended().await;
         seeds.unfinished().await;
         seeds.workflow().await;
-        seeds.schedules().await;
+        seeds.schedules(cron).await;
         seeds.names
     }
 
@@ -330,10 +342,11 @@ impl Seeds {
         self.settle(|lease| lease.complete(None), lease).await;
     }
 
-    async fn schedules(&mut self) {
+    async fn schedules(&mut self, cron: &str) {
         let job = |job_type: &str| self.client.check_job(NewJob::new(job_type, Payload::default())).expect("a job");
-        let nightly = ScheduleSpec::cron("nightly", "0 3 * * *", "Europe/Berlin", job("report.build")).expect("a cron");
-        let every = Timing::Every { every: Duration::from_secs(90), anchor: Timestamp::EPOCH };
+        let nightly = ScheduleSpec::cron("nightly", cron, "Europe/Berlin", job("report.build")).expect("a cron");
+        // Its slots lie half a period from the time of the test, as those of the cron expression do.
+        let every = Timing::Every { every: DAY + HALF, anchor: SystemClock::default().now().minus(HALF + HALF / 2) };
         let poll = ScheduleSpec { timing: every, ..ScheduleSpec::every("poll", DAY, job("feed.poll")) };
         for spec in [nightly, poll] {
             self.store.edit_schedule(&ScheduleEdit::Create(spec), None).await.expect("created");
@@ -445,4 +458,19 @@ fn what_differs_from_run_to_run_is_scrubbed() {
     assert_eq!(narrowed("  a    b  c\n"), "  a  b  c\n");
     assert_eq!(scrub("ended now (x) nowhere", &names), "ended [span] ago (x) nowhere");
     assert_eq!(scrub("done in 0.1 s, --cursor abc.def x", &names), "done in [span], --cursor [cursor] x");
+}
+
+#[test]
+fn no_seeded_slot_is_near_at_any_hour() {
+    for hour in 0..24 {
+        for minute in [0, 1, 30, 59] {
+            let now = Timestamp::from_micros((20_000 * 24 + hour) * 3_600_000_000 + minute * 60_000_000);
+            for zone in ["UTC", "Europe/Berlin"] {
+                let cron = windlass::schedule::Cron::new(&far_cron(now), zone).expect("a cron");
+                let next = cron.next_after(now.minus(DAY)).expect("a slot");
+                let apart = (now.as_micros() - next.as_micros()).unsigned_abs() / 3_600_000_000;
+                assert!((9..=14).contains(&apart), "{apart} hours at {now} in {zone}");
+            }
+        }
+    }
 }

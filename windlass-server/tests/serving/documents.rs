@@ -39,6 +39,8 @@ PrometheusBuilder::new()
     .install()?;
 ```
 
+A program without a server tells how many jobs its queues hold with `client.record_queues().await?`, called before each scrape.
+
 This page is printed from the tables `windlass::observe::METRICS` and `windlass_server::serve::metrics::METRICS`.
 ";
 
@@ -47,7 +49,7 @@ fn the_page_of_metrics_is_printed_from_the_tables() {
     let mut page = METRICS_PREFACE.to_owned();
     let lines = |page: &mut String, heading: &str, metrics: &[Metric]| {
         write!(page, "\n## {heading}\n\n| metric | kind | labels | says |\n|---|---|---|---|\n").expect("text");
-        for Metric { name, kind, labels, help } in metrics {
+        for Metric { name, kind, labels, help, .. } in metrics {
             let kind = match kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
@@ -58,7 +60,7 @@ fn the_page_of_metrics_is_printed_from_the_tables() {
         }
     };
     lines(&mut page, "Of the library: clients and workers of this process", windlass::observe::METRICS);
-    lines(&mut page, "Of the server: its store and its clients", &metrics::METRICS);
+    lines(&mut page, "Of the server: its store and its clients", metrics::METRICS);
     let path = docs("metrics.md");
     if std::env::var_os("WINDLASS_WRITE_DOCS").is_some() {
         std::fs::write(&path, &page).expect("the document can be written");

@@ -13,7 +13,7 @@ use windlass::{Category, Client, JobId, NewJob, Payload, RetryPolicy, State};
 use crate::support::{Place, Process, SOON, http, reaches, script, until};
 
 fn quick(job_type: &str, payload: &str) -> NewJob {
-    let retry = RetryPolicy { initial: Duration::from_millis(50), max_attempts: 2, ..RetryPolicy::standard() };
+    let retry = RetryPolicy::standard().initial(Duration::from_millis(50)).max_attempts(2);
     NewJob::new(job_type, Payload::json_text(payload.to_owned()).expect("JSON")).retry(retry)
 }
 
@@ -37,6 +37,7 @@ async fn exit_codes_and_output_decide() {
         r#"case "$WINDLASS_JOB_TYPE" in
             echo) cat ;;
             about) printf '{"id":"%s","attempt":"%s","version":"%s","queue":"%s","attempt_id":"%s"}' "$WINDLASS_JOB_ID" "$WINDLASS_JOB_ATTEMPT" "$WINDLASS_JOB_LEASE_VERSION" "$WINDLASS_JOB_QUEUE" "$WINDLASS_JOB_ATTEMPT_ID" ;;
+            before) [ -n "$WINDLASS_JOB_PREVIOUS_ATTEMPT_ID" ] || exit 75; printf '"%s"' "$WINDLASS_JOB_PREVIOUS_ATTEMPT_ID" ;;
             words) echo not json ;;
             again) echo "the bank is away" >&2; exit 75 ;;
             other) echo "no idea" >&2; exit 3 ;;
@@ -79,6 +80,10 @@ async fn exit_codes_and_output_decide() {
         let failure = job.failure.expect("a failure");
         assert_eq!((failure.code.as_deref(), job.attempt), (Some(code), attempts), "{job_type}");
     }
+    let before = enqueue(&client, quick("before", "1")).await;
+    let told = reaches(&client, before, State::Completed).await.result.expect("a result").decode::<String>();
+    let attempts = client.store().attempts(before).await.expect("attempts");
+    assert_eq!(told.expect("JSON"), attempts[0].id.to_string(), "the attempt before it (S1.88)");
     let noisy = enqueue(&client, quick("noisy", "1")).await;
     let message = reaches(&client, noisy, State::Failed).await.failure.expect("a failure").message;
     assert!(message.ends_with("line 2999 of what went wrong") && message.len() < 8192, "{}", message.len());
@@ -284,6 +289,13 @@ async fn a_url_runs_jobs_and_its_status_decides() {
     let attempts = client.store().attempts(busy).await.expect("attempts");
     let waited = attempts[1].started_at.since(attempts[0].ended_at.expect("it ended"));
     assert!(waited >= Duration::from_millis(900) && retried.attempt == 2, "Retry-After is honoured: {waited:?}");
+    let before: Vec<Option<String>> = {
+        let seen = seen.lock().expect("lock");
+        let own = seen.iter().filter(|(headers, _)| headers["windlass-job-id"] == busy.to_string().as_str());
+        let previous = |headers: &HeaderMap| headers.get("windlass-job-previous-attempt-id").cloned();
+        own.map(|(headers, _)| previous(headers).map(|id| id.to_str().expect("text").to_owned())).collect()
+    };
+    assert_eq!(before, [None, Some(attempts[0].id.to_string())], "the attempt before it (S1.88)");
     let bad = enqueue(&client, quick("bad", "\"why\"")).await;
     let failure = reaches(&client, bad, State::Failed).await.failure.expect("a failure");
     assert_eq!((failure.code.as_deref(), failure.message.as_str()), (Some("http_422"), "status 422: \"why\""));
@@ -349,7 +361,7 @@ async fn l14_nothing_of_a_failed_attempt_is_left_running() {
     let _worker = worker(&place, text, &["--kill-after", "1s"]);
     for (job_type, state) in [("fails", State::Failed), ("hangs", State::DeadLetter)] {
         let job = quick(job_type, "1").execution_timeout(Duration::from_secs(2));
-        let job = job.retry(RetryPolicy { max_attempts: 1, ..RetryPolicy::standard() });
+        let job = job.retry(RetryPolicy::standard().max_attempts(1));
         let id = enqueue(&client, job).await;
         reaches(&client, id, state).await;
         for name in ["escaped", "stayed"] {

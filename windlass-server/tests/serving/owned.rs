@@ -19,7 +19,7 @@ async fn used(place: &Place) -> Client {
 }
 
 async fn count(client: &Client, state: State) -> u64 {
-    let filter = Filter { states: vec![state], ..Filter::default() };
+    let filter = Filter::new().states([state]);
     client.count(&filter, 1000).await.expect("count")
 }
 

@@ -120,7 +120,7 @@ async fn it_does_the_upkeep_of_its_store() {
     let (_server, _) = run(&place, &[]);
     let job = reaches(&client, id, State::Scheduled).await;
     assert_eq!(job.failures, 1);
-    let fired = Filter { schedule: Some("often".to_owned()), ..Filter::default() };
+    let fired = Filter::new().schedule("often");
     let begun = std::time::Instant::now();
     while client.count(&fired, 10).await.expect("count") == 0 {
         assert!(begun.elapsed() < crate::support::SOON, "the schedule fires");
@@ -164,7 +164,7 @@ async fn an_operation_that_a_restart_cut_off_is_not_known_and_can_be_started_aga
     server.signal("KILL");
     drop(server);
 
-    let cancelled = Filter { states: vec![State::Cancelled], ..Filter::default() };
+    let cancelled = Filter::new().states([State::Cancelled]);
     let before = client.count(&cancelled, JOBS as u64).await.expect("count");
     assert!((1000..JOBS as u64).contains(&before), "{before} were cancelled: it was cut off on its way");
     let (_server, base) = run(&place, &[]);

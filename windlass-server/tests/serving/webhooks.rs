@@ -82,8 +82,7 @@ async fn deliver(
     Worker::new(&client).queue("default", 1).handle_raw("t", handler).drain().await.expect("it ran");
     let deliverer = Deliverer::new(settings, Arc::new(lookup)).expect("a client");
     let running = deliverer.worker(&client).start().await.expect("start");
-    let job_type = Some(JobType::new(Webhook::TYPE).expect("a name"));
-    let filter = Filter { job_type, ..Filter::default() };
+    let filter = Filter::new().job_type(JobType::new(Webhook::TYPE).expect("a name"));
     let told = tokio::time::timeout(SOON, async {
         loop {
             let page = client.list(filter.clone(), 10, None).await.expect("a list");

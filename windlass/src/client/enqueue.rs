@@ -16,6 +16,7 @@ use crate::workflow::{Step, Submission, Workflow};
 
 /// A workflow that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Started {
     /// The workflow's id.
     pub id: WorkflowId,

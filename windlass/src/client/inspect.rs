@@ -1,11 +1,19 @@
 //! Looking at jobs and at everything around them. Nothing here changes anything.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
 use super::Client;
 use crate::error::{Error, Result};
 use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LogLine, State, WorkflowId};
+use crate::observe;
 use crate::schedule::ScheduleRecord;
 use crate::store::{ActRecord, Cursor, Filter, ListQuery, Page, QueueRecord, Totals, WorkerRecord, WorkflowQuery};
 use crate::workflow::WorkflowRecord;
+
+/// Queues beyond this many are not recorded: producers choose the names, and each is a dozen series.
+const QUEUES_RECORDED_MAX: usize = 1000;
 
 impl Client {
     /// The job with this id; [`Error::NotFound`] when there is none.
@@ -57,6 +65,29 @@ impl Client {
     /// All queues, with what waits in them.
     pub async fn queues(&self) -> Result<Vec<QueueRecord>> {
         self.store().queues().await
+    }
+
+    /// Records how many jobs each queue holds, how long they have waited and whether it is paused, for a program without a
+    /// server: the gauges [`QUEUE_DEPTH`](crate::observe::QUEUE_DEPTH) and its like, of the first 1,000 queues by name.
+    ///
+    /// Call it before each scrape, in one process: the numbers are the whole store's.
+    pub async fn record_queues(&self) -> Result<()> {
+        // A recorder keeps the last value of every name, so queues that are gone are told as empty, once.
+        static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let (queues, now) = (self.queues().await?, self.store().now().await?);
+        let mut told = TOLD.lock().expect("nothing panics while it holds this lock");
+        let mut gone = std::mem::take(&mut *told);
+        for queue in queues.iter().take(QUEUES_RECORDED_MAX) {
+            let states = State::ALL.into_iter().map(|state| (state.as_str(), queue.count(state)));
+            let waited = queue.oldest_scheduled.map_or(Duration::ZERO, |since| now.since(since));
+            observe::queue(queue.name.as_str(), states, waited, queue.paused);
+            gone.remove(queue.name.as_str());
+            told.insert(queue.name.to_string());
+        }
+        for name in gone {
+            observe::queue(&name, State::ALL.into_iter().map(|state| (state.as_str(), 0)), Duration::ZERO, false);
+        }
+        Ok(())
     }
 
     /// The workers that live. One whose last word was that it serves no queue has taken its leave.

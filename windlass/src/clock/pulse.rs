@@ -109,7 +109,7 @@ impl Absence {
         tracing::warn!(
             ?away,
             ?grace,
-            "the store was away, or its clock leapt; leases that ran out meanwhile hold for a grace"
+            "the store was unavailable, or its clock leapt; leases that ran out meanwhile hold for a grace"
         );
     }
 }

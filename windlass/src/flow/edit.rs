@@ -11,6 +11,7 @@ use crate::time::Timestamp;
 
 /// The control of a queue as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ControlRecord {
     /// What the queue has been told.
     pub control: Control,
@@ -20,6 +21,13 @@ pub struct ControlRecord {
     pub from_code: bool,
     /// When it was last changed.
     pub updated_at: Timestamp,
+}
+
+impl ControlRecord {
+    /// A control that an operator set; set what differs.
+    pub fn new(control: Control, version: u64, updated_at: Timestamp) -> Self {
+        ControlRecord { control, version, from_code: false, updated_at }
+    }
 }
 
 /// A change to the control of a queue.
@@ -213,6 +221,7 @@ impl ControlEdit {
 
 /// A key of a controlled queue, and how it stands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct KeyRecord {
     /// The key.
     pub key: String,
@@ -226,6 +235,13 @@ pub struct KeyRecord {
     pub own_limit: bool,
     /// How it stands.
     pub state: KeyState,
+}
+
+impl KeyRecord {
+    /// A key without jobs, under limits that are not its own; set what differs.
+    pub fn new(key: impl Into<String>, limit: Limit, state: KeyState) -> Self {
+        KeyRecord { key: key.into(), waiting: 0, running: 0, limit, own_limit: false, state }
+    }
 }
 
 /// How a key stands.

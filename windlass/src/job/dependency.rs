@@ -26,7 +26,7 @@ pub enum DependsOn {
     Batch(usize),
 }
 
-/// What counts as done, and what a bad end does (section 9 of the contract).
+/// What counts as done, and what a bad end does (rule W1 and the table above it).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DependencyKind {

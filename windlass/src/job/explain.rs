@@ -127,6 +127,7 @@ pub enum Why {
 
 /// Every reason why a job is not running now.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The job.
     pub job: JobId,
@@ -137,6 +138,11 @@ pub struct Explanation {
 }
 
 impl Explanation {
+    /// These reasons, in this order; for a store that is told them.
+    pub fn new(job: JobId, state: State, reasons: Vec<Why>) -> Self {
+        Explanation { job, state, reasons }
+    }
+
     /// Puts together what stands between a job and its next run.
     pub fn of(job: &JobRecord, around: &Circumstances, now: Timestamp) -> Self {
         let mut reasons = Vec::new();

@@ -39,6 +39,7 @@ pub const CODE_OPERATOR: &str = "operator";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Category {
     /// Transient: worth trying again.
     Temporary = 0,
@@ -54,8 +55,8 @@ pub enum Category {
 
 impl Category {
     /// All five.
-    pub const ALL: [Category; 5] =
-        [Category::Temporary, Category::Permanent, Category::Timeout, Category::Cancelled, Category::System];
+    pub const ALL: &[Category] =
+        &[Category::Temporary, Category::Permanent, Category::Timeout, Category::Cancelled, Category::System];
 
     /// Lower case, as in SQL, JSON and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -267,6 +268,7 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> OrFailure<T> for Resu
 
 /// A failure as it is kept on the job and on the attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FailureRecord {
     /// What kind it was.
     pub category: Category,
@@ -280,6 +282,13 @@ pub struct FailureRecord {
     pub causes: Vec<String>,
     /// When it was recorded, by the store's clock.
     pub at: Timestamp,
+}
+
+impl FailureRecord {
+    /// A failure without code and causes; set what differs.
+    pub fn new(category: Category, message: impl Into<String>, at: Timestamp) -> Self {
+        FailureRecord { category, code: None, message: message.into(), causes: Vec::new(), at }
+    }
 }
 
 /// At most `max` bytes of `text`, on a character boundary, without NUL (which no SQL text can hold).

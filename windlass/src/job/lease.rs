@@ -42,13 +42,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::attempt::Outcome;
 use super::damage;
 use super::failure::{Failure, Hold};
 use super::fingerprint::Fingerprint;
 use super::id::{AttemptId, JobId, LeaseToken};
 use super::options::Limits;
 use super::payload::Payload;
-use super::record::{JobRecord, Outcome, Reason, ReasonKind};
+use super::record::{JobRecord, Reason, ReasonKind};
 use super::retry::{DELAY_MAX, Random};
 use super::spec::JobSpec;
 use super::state::{Event, State};

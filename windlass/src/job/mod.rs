@@ -3,6 +3,7 @@
 //! This module is pure. It reads no clock, draws no random number and knows no store: time and randomness are
 //! arguments. A job's way through it: [`NewJob`] → [`JobSpec`] → [`JobRecord`] → [`Lease`] → [`Settlement`] → [`Verdict`].
 
+mod attempt;
 mod damage;
 mod dependency;
 mod edit;
@@ -29,6 +30,7 @@ mod view;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use attempt::{AttemptRecord, Outcome};
 pub use damage::Damage;
 pub use dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
 pub use edit::Edit;
@@ -57,8 +59,8 @@ pub(crate) use payload::check_size;
 pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload, SEALED_TYPE};
 pub use policies::{Policies, PolicyPatch};
 pub use record::{
-    ATTEMPTS_KEPT, AttemptRecord, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo,
-    LogLine, Outcome, PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions, lease_end_within,
+    ATTEMPTS_KEPT, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo, LogLine,
+    PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions, lease_end_within,
 };
 pub use retention::RetentionPatch;
 pub use retry::{ATTEMPTS_MAX, Backoff, DELAY_MAX, Jitter, LOST_FREE_MAX, Lost, RETRY_AFTER_MAX, Random, RetryPolicy};

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::Priority;
+use super::attempt::{AttemptRecord, Outcome};
 use super::damage::Damage;
 use super::failure::{FailureRecord, cut};
 use super::id::{AttemptId, JobId, WorkerId, WorkflowId};
@@ -95,6 +96,7 @@ pub struct JobRecord {
 
 /// Who holds a running job, and until when.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LeaseInfo {
     /// The lease's number.
     pub version: u64,
@@ -104,8 +106,16 @@ pub struct LeaseInfo {
     pub worker: WorkerId,
 }
 
+impl LeaseInfo {
+    /// A lease of this number, until then, of this worker.
+    pub fn new(version: u64, expires_at: Timestamp, worker: WorkerId) -> Self {
+        LeaseInfo { version, expires_at, worker }
+    }
+}
+
 /// That somebody asked a running job to stop.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CancelAsked {
     /// Who asked.
     pub by: Option<String>,
@@ -130,11 +140,19 @@ impl CancelAsked {
 
 /// Which schedule fired the job, and for which moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Firing {
     /// The schedule's name.
     pub schedule: String,
     /// The nominal time: the slot that the job stands for.
     pub slot: Timestamp,
+}
+
+impl Firing {
+    /// The firing of a schedule for a slot.
+    pub fn new(schedule: impl Into<String>, slot: Timestamp) -> Self {
+        Firing { schedule: schedule.into(), slot }
+    }
 }
 
 /// How far a handler says it is.
@@ -160,6 +178,7 @@ impl Progress {
 
 /// One line that a handler logged.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LogLine {
     /// The attempt that logged it.
     pub attempt: AttemptId,
@@ -169,8 +188,16 @@ pub struct LogLine {
     pub text: String,
 }
 
+impl LogLine {
+    /// A line of an attempt.
+    pub fn new(attempt: AttemptId, at: Timestamp, text: impl Into<String>) -> Self {
+        LogLine { attempt, at, text: text.into() }
+    }
+}
+
 /// Why a job is terminal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Reason {
     /// Which of the contract's reasons.
     pub kind: ReasonKind,
@@ -205,6 +232,7 @@ impl Reason {
 /// The contract's reasons for being terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ReasonKind {
     /// A permanent failure, or a category that is not retried.
     Permanent,
@@ -224,7 +252,7 @@ pub enum ReasonKind {
 
 impl ReasonKind {
     /// All seven.
-    pub const ALL: [ReasonKind; 7] = [
+    pub const ALL: &[ReasonKind] = &[
         ReasonKind::Permanent,
         ReasonKind::Exhausted,
         ReasonKind::Lifetime,
@@ -233,95 +261,18 @@ impl ReasonKind {
         ReasonKind::Cancelled,
         ReasonKind::Replaced,
     ];
-}
 
-/// One execution, closed or still open.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct AttemptRecord {
-    /// Its own id.
-    pub id: AttemptId,
-    /// The attempt before it.
-    pub previous: Option<AttemptId>,
-    /// Which start of its generation, from 1.
-    pub number: u32,
-    /// The generation it belongs to.
-    pub generation: u32,
-    /// The version of its lease.
-    pub lease_version: u64,
-    /// Who ran it.
-    pub worker: WorkerId,
-    /// When it was claimed.
-    pub started_at: Timestamp,
-    /// When it ended; `None` while it runs.
-    pub ended_at: Option<Timestamp>,
-    /// How it ended; `None` while it runs.
-    pub outcome: Option<Outcome>,
-    /// What went wrong, if something did.
-    pub failure: Option<FailureRecord>,
-}
-
-/// How an attempt ended. The first seven are said by the lease holder, the last two happen to it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Outcome {
-    /// Success.
-    Completed = 0,
-    /// A failure of any category.
-    Failed = 1,
-    /// Dead-lettered by the handler.
-    DeadLettered = 2,
-    /// Snoozed by the handler.
-    Snoozed = 3,
-    /// Ended because it was cancelled.
-    Cancelled = 4,
-    /// Given back before the handler started.
-    Released = 5,
-    /// Interrupted by shutdown.
-    Interrupted = 6,
-    /// The lease expired.
-    Lost = 7,
-    /// The lease was taken away: by force, by an operator, by the end of the lifetime or of the execution timeout.
-    Revoked = 8,
-}
-
-impl Outcome {
-    /// All nine.
-    pub const ALL: [Outcome; 9] = [
-        Outcome::Completed,
-        Outcome::Failed,
-        Outcome::DeadLettered,
-        Outcome::Snoozed,
-        Outcome::Cancelled,
-        Outcome::Released,
-        Outcome::Interrupted,
-        Outcome::Lost,
-        Outcome::Revoked,
-    ];
-
-    /// Lower case, as in JSON and metrics.
+    /// Lower case, as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Outcome::Completed => "completed",
-            Outcome::Failed => "failed",
-            Outcome::DeadLettered => "dead_lettered",
-            Outcome::Snoozed => "snoozed",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Released => "released",
-            Outcome::Interrupted => "interrupted",
-            Outcome::Lost => "lost",
-            Outcome::Revoked => "revoked",
+            ReasonKind::Permanent => "permanent",
+            ReasonKind::Exhausted => "exhausted",
+            ReasonKind::Lifetime => "lifetime",
+            ReasonKind::Dependency => "dependency",
+            ReasonKind::Explicit => "explicit",
+            ReasonKind::Cancelled => "cancelled",
+            ReasonKind::Replaced => "replaced",
         }
-    }
-
-    /// The number a store keeps for it.
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The outcome with this number, if there is one.
-    pub fn from_number(number: u8) -> Option<Outcome> {
-        Outcome::ALL.get(usize::from(number)).copied()
     }
 }
 

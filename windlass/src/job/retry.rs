@@ -27,6 +27,7 @@ pub type Random<'a> = &'a mut dyn FnMut() -> f64;
 /// How the delay grows with the number of failures.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Backoff {
     /// Always `initial`.
     Constant,
@@ -42,6 +43,7 @@ pub enum Backoff {
 /// How the delay is spread, so that jobs that failed together do not come back together.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Jitter {
     /// Exactly the computed delay.
     None,
@@ -56,6 +58,7 @@ pub enum Jitter {
 /// What a lost attempt (an expired lease) costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Lost {
     /// It counts as a failure, so that a job that kills its process ends (rule F3).
     #[default]
@@ -66,12 +69,21 @@ pub enum Lost {
 
 impl Lost {
     /// Both.
-    pub const ALL: [Lost; 2] = [Lost::Counted, Lost::Free];
+    pub const ALL: &[Lost] = &[Lost::Counted, Lost::Free];
 }
 
-/// The retry policy of a job.
+/// The retry policy of a job: a preset, and what differs from it.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass::RetryPolicy;
+///
+/// let policy = RetryPolicy::standard().initial(Duration::from_secs(5)).max_attempts(8);
+/// assert_eq!((policy.initial, policy.max_attempts), (Duration::from_secs(5), 8));
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// How the delay grows.
     pub strategy: Backoff,
@@ -160,6 +172,76 @@ impl RetryPolicy {
             max_attempts,
             ..RetryPolicy::standard()
         }
+    }
+
+    /// With delays that grow like this.
+    #[must_use]
+    pub fn strategy(mut self, strategy: Backoff) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// With this first delay.
+    #[must_use]
+    pub fn initial(mut self, initial: Duration) -> Self {
+        self.initial = initial;
+        self
+    }
+
+    /// With no delay longer than this.
+    #[must_use]
+    pub fn max(mut self, max: Duration) -> Self {
+        self.max = max;
+        self
+    }
+
+    /// With delays spread like this.
+    #[must_use]
+    pub fn jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// With so many counted executions, the first included.
+    #[must_use]
+    pub fn max_attempts(mut self, max_attempts: u32) -> Self {
+        self.max_attempts = max_attempts;
+        self
+    }
+
+    /// With failures of these categories retried, and no others.
+    #[must_use]
+    pub fn retry_on(mut self, categories: impl IntoIterator<Item = Category>) -> Self {
+        self.retry_on = categories.into_iter().collect();
+        self
+    }
+
+    /// With this cost of a lost attempt.
+    #[must_use]
+    pub fn lost(mut self, lost: Lost) -> Self {
+        self.lost = lost;
+        self
+    }
+
+    /// With or without a backoff after an expired lease.
+    #[must_use]
+    pub fn lost_backoff(mut self, waits: bool) -> Self {
+        self.lost_backoff = waits;
+        self
+    }
+
+    /// With attempts that shutdown interrupted counted, or not.
+    #[must_use]
+    pub fn interrupts_count(mut self, count: bool) -> Self {
+        self.interrupts_count = count;
+        self
+    }
+
+    /// With waits that a failure asks for itself up to this.
+    #[must_use]
+    pub fn retry_after_max(mut self, max: Duration) -> Self {
+        self.retry_after_max = max;
+        self
     }
 
     /// The delay after the `n`-th counted failure, `n` from 1; never longer than `max`.

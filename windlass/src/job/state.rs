@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 
 /// Where a job stands. It is in exactly one state at any instant.
+///
+/// May be matched in full: the rules know nine states, and one more would be a breaking change of what they promise.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::attempt::Outcome;
 use super::failure::{
     CODE_CANCELLED, CODE_DEPENDENCY, CODE_EXECUTION_TIMEOUT, CODE_INTERRUPTED, CODE_LEASE_EXPIRED, CODE_LIFETIME,
     CODE_OPERATOR, Category, Failure,
 };
 use super::id::JobId;
-use super::record::{JobRecord, Outcome, Reason, ReasonKind};
+use super::record::{JobRecord, Reason, ReasonKind};
 use super::retry::{LOST_FREE_MAX, Lost, Random, RetryPolicy};
 use super::state::{Event, State};
 use crate::error::{Error, Result};

@@ -191,6 +191,7 @@ impl ScheduleSpec {
 
 /// A schedule as it is stored.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct ScheduleRecord {
     /// What to run, and when.
     pub spec: ScheduleSpec,
@@ -216,6 +217,7 @@ pub struct ScheduleRecord {
 
 /// A firing that the rules refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FiringError {
     /// When it was tried.
     pub at: Timestamp,
@@ -223,22 +225,35 @@ pub struct FiringError {
     pub message: String,
 }
 
+impl FiringError {
+    /// A firing that was refused at this moment.
+    pub fn new(at: Timestamp, message: impl Into<String>) -> Self {
+        FiringError { at, message: message.into() }
+    }
+}
+
 impl ScheduleRecord {
     /// A new schedule. Its first slot lies strictly after `now`.
     pub fn create(spec: ScheduleSpec, now: Timestamp) -> Result<Self> {
         spec.check()?;
-        Ok(ScheduleRecord {
-            next_at: spec.timing.first_after(now),
+        let next_at = spec.timing.first_after(now);
+        Ok(ScheduleRecord { next_at, ..ScheduleRecord::stored(spec, 1, now) })
+    }
+
+    /// A schedule that was checked when it was stored, without anything that came after that; set what differs.
+    pub fn stored(spec: ScheduleSpec, version: u64, created_at: Timestamp) -> Self {
+        ScheduleRecord {
             spec,
-            version: 1,
+            version,
             paused: false,
-            created_at: now,
-            updated_at: now,
+            created_at,
+            updated_at: created_at,
+            next_at: None,
             last_slot: None,
             last_job: None,
             fired: 0,
             last_error: None,
-        })
+        }
     }
 
     /// Takes over a new definition under the same name; what has fired stays known.

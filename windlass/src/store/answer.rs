@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::request::{Cursor, ServedQueue};
+use super::request::{Cursor, ServedQueue, WorkerReport};
 use crate::error::Error;
 use crate::job::{
     CancelAsked, Circumstances, JobId, JobRecord, JobType, Lease, QueueName, Stale, State, WorkerId, WorkflowId,
@@ -110,6 +110,7 @@ pub enum Settled {
 
 /// What one step of upkeep did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct UpkeepReport {
     /// Jobs whose lifetime ended.
     pub lifetimes: usize,
@@ -134,6 +135,7 @@ pub struct Page<T> {
 
 /// Something that happened to a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct JobEvent {
     /// Where to go on after it.
     pub cursor: Cursor,
@@ -151,6 +153,13 @@ pub struct JobEvent {
     pub kind: JobEventKind,
 }
 
+impl JobEvent {
+    /// Something that happened to this job; nobody is known to have submitted it.
+    pub fn new(cursor: Cursor, at: Timestamp, job: JobId, lane: (QueueName, JobType), kind: JobEventKind) -> Self {
+        JobEvent { cursor, at, job, queue: lane.0, job_type: lane.1, submitted_by: None, kind }
+    }
+}
+
 /// What happened to a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -163,6 +172,7 @@ pub enum JobEventKind {
 
 /// How many jobs match, as far as was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Counted {
     /// How many; at least this many when `capped`.
     pub count: u64,
@@ -173,6 +183,11 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// A number, how many rows were looked at for it, and whether counting stopped there.
+    pub fn new(count: u64, looked: u64, capped: bool) -> Self {
+        Counted { count, looked, capped }
+    }
+
     /// A number that the store keeps, cut at a cap.
     pub(crate) fn kept(count: u64, cap: u64) -> Self {
         Counted { count: count.min(cap), looked: 0, capped: count >= cap }
@@ -181,6 +196,7 @@ impl Counted {
 
 /// How safe what a store confirms is (rule D3), as far as its settings tell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Durability {
     /// Whether each confirmed commit is on a second server too; `None` where that does not apply or cannot be told.
     pub replicated: Option<bool>,
@@ -193,6 +209,7 @@ pub struct Durability {
 
 /// The numbers of a whole store (rule D7: accepted = sum of states + pruned).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Totals {
     /// Jobs ever stored.
     pub accepted: u64,
@@ -211,6 +228,7 @@ impl Totals {
 
 /// What a step of an operator's act did, or would do.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Operated {
     /// Jobs that were changed, or would be.
     pub changed: u64,
@@ -222,6 +240,7 @@ pub struct Operated {
 
 /// An act that was recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ActRecord {
     /// When.
     pub at: Timestamp,
@@ -237,8 +256,16 @@ pub struct ActRecord {
     pub why: Option<String>,
 }
 
+impl ActRecord {
+    /// An act of which nobody said who did it, and why.
+    pub fn new(at: Timestamp, act: impl Into<String>, target: impl Into<String>, changed: u64) -> Self {
+        ActRecord { at, by: None, act: act.into(), target: target.into(), changed, why: None }
+    }
+}
+
 /// A queue and what waits in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct QueueRecord {
     /// Its name.
     pub name: QueueName,
@@ -259,6 +286,11 @@ pub struct QueueRecord {
 pub const DOOR_JOBS_MAX: u64 = 10_000;
 
 impl QueueRecord {
+    /// A queue with no job, not paused and not controlled; set what differs.
+    pub fn new(name: QueueName) -> Self {
+        QueueRecord { name, paused: false, states: [0; 9], oldest_scheduled: None, control: None, at_door: 0 }
+    }
+
     /// How many jobs are in this state.
     pub fn count(&self, state: State) -> u64 {
         self.states[usize::from(state.number())]
@@ -273,6 +305,7 @@ impl QueueRecord {
 
 /// A live worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct WorkerRecord {
     /// Who.
     pub id: WorkerId,
@@ -289,6 +322,12 @@ pub struct WorkerRecord {
 }
 
 impl WorkerRecord {
+    /// A worker by its last report, and when it was first and last heard of.
+    pub fn new(report: WorkerReport, started_at: Timestamp, seen_at: Timestamp) -> Self {
+        let WorkerReport { id, host, queues, types } = report;
+        WorkerRecord { id, host, queues, types, started_at, seen_at }
+    }
+
     /// Adds what this worker means for a job to what is known around it.
     pub fn tell(&self, job: &JobRecord, around: &mut Circumstances) {
         let Some(served) = self.queues.iter().find(|served| served.queue == job.spec.queue) else { return };
@@ -330,6 +369,7 @@ pub(crate) fn fits(bytes: usize, left: &mut usize) -> bool {
 
 /// A hint that something changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Wake {
     /// This queue may have a job to claim.
     Scheduled(QueueName),

@@ -1,4 +1,4 @@
-//! A transaction of the user's own, on the database that the store is in (section 12 of the contract).
+//! A transaction of the user's own, on the database that the store is in (rules X1 to X3).
 //!
 //! What is enqueued or settled in it commits or vanishes with it. [`InTx`] is what a driver's transaction must offer;
 //! users meet it as `client.enqueue(job).in_tx(&tx)` and `cx.complete_in_tx(&tx, &result)`. The drivers' sides are with

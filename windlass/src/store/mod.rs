@@ -9,6 +9,7 @@ pub mod answer;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod faults;
+mod filter;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) mod ids;
 pub mod in_tx;

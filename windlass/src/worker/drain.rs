@@ -23,6 +23,7 @@ pub const DRAIN_MAX: usize = 100_000;
 
 /// What a drain did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Drained {
     /// Jobs that are now COMPLETED.
     pub completed: usize,

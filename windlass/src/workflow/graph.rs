@@ -1,6 +1,6 @@
 //! The dependency graph: what a job must wait for, what it inherits, and what the end of one job does to another.
 //!
-//! Pure rules of section 9 of the contract. A new job can only wait for jobs that exist or that come with it, so the
+//! Pure, rules W1 to W4. A new job can only wait for jobs that exist or that come with it, so the
 //! graph cannot get a cycle except inside one submission (checked by [`order`]) or through a FAN_IN that gains the
 //! children of a running job (checked by stores with [`reaches`] when the children arrive).
 

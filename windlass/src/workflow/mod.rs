@@ -251,6 +251,7 @@ impl WorkflowState {
 
 /// A durable workflow record.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WorkflowRecord {
     /// Its identity.
     pub id: WorkflowId,
@@ -265,6 +266,11 @@ pub struct WorkflowRecord {
 }
 
 impl WorkflowRecord {
+    /// A workflow of which no job is counted yet.
+    pub fn new(id: WorkflowId, name: impl Into<String>, created_at: Timestamp) -> Self {
+        WorkflowRecord { id, name: name.into(), created_at, counts: [0; 9], pruned: 0 }
+    }
+
     /// How many of its jobs are in this state.
     pub fn count(&self, state: State) -> u64 {
         self.counts[usize::from(state.number())]

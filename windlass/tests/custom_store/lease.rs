@@ -78,7 +78,7 @@ impl Tables {
             entry.job.progress = Some(progress.clone());
         }
         let Some(attempt) = entry.job.open_attempt().map(|open| open.id) else { return Ok(()) };
-        logs.extend(save.new_log().iter().map(|text| LogLine { attempt, at: now, text: text.clone() }));
+        logs.extend(save.new_log().iter().map(|text| LogLine::new(attempt, now, text)));
         let kept = logs.iter().filter(|line| line.attempt == attempt).count();
         let mut excess = kept.saturating_sub(LOG_LINES_MAX);
         logs.retain(|line| {

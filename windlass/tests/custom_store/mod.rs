@@ -109,8 +109,8 @@ impl Tables {
         let origin = Origin { workflow, ..Origin::default() };
         let jobs = self.run(now, |set| rules::insert(set, submission, &origin))?;
         if let Some((id, name)) = workflow.zip(submission.workflow_name()) {
-            let (sequence, name) = (self.draw(), name.to_owned());
-            self.workflows.insert(sequence, WorkflowRecord { id, name, created_at: now, counts: [0; 9], pruned: 0 });
+            let sequence = self.draw();
+            self.workflows.insert(sequence, WorkflowRecord::new(id, name, now));
         }
         Ok(Inserted { jobs, workflow })
     }
@@ -157,9 +157,8 @@ impl Tables {
     }
 
     fn announce(&mut self, report: &WorkerReport, now: Timestamp) {
-        let WorkerReport { id, host, queues, types } = report.clone();
-        let started_at = self.workers.get(&id).map_or(now, |known| known.started_at);
-        self.workers.insert(id.clone(), WorkerRecord { id, host, queues, types, started_at, seen_at: now });
+        let started_at = self.workers.get(&report.id).map_or(now, |known| known.started_at);
+        self.workers.insert(report.id.clone(), WorkerRecord::new(report.clone(), started_at, now));
     }
 }
 

@@ -72,7 +72,7 @@ impl Tables {
         let looked = (self.jobs.len() as u64).min(looked_max);
         let seen = self.jobs().take(usize::try_from(looked).unwrap_or(usize::MAX));
         let count = seen.filter(|job| self.matches(filter, job)).count() as u64;
-        Counted { count: count.min(cap), looked, capped: count >= cap || looked < self.jobs.len() as u64 }
+        Counted::new(count.min(cap), looked, count >= cap || looked < self.jobs.len() as u64)
     }
 
     pub(super) fn attempts(&self, id: JobId) -> Result<Vec<AttemptRecord>> {
@@ -142,14 +142,11 @@ impl Tables {
         let record = |(name, paused): (&windlass::QueueName, &bool)| {
             let own = || self.jobs().filter(|job| job.spec.queue == *name);
             let scheduled = own().filter(|job| job.state == State::Scheduled);
-            QueueRecord {
-                name: name.clone(),
-                paused: *paused,
-                states: counts(own().map(|job| (job.state, 1))),
-                oldest_scheduled: scheduled.map(|job| job.position).min(),
-                control: None,
-                at_door: 0,
-            }
+            let mut record = QueueRecord::new(name.clone());
+            record.paused = *paused;
+            record.states = counts(own().map(|job| (job.state, 1)));
+            record.oldest_scheduled = scheduled.map(|job| job.position).min();
+            record
         };
         self.queues.iter().map(record).filter(|queue| !queue.is_forgotten()).collect()
     }
@@ -164,7 +161,9 @@ impl Tables {
 
     fn counted(&self, record: &WorkflowRecord) -> WorkflowRecord {
         let own = self.jobs().filter(|job| job.workflow_id == Some(record.id));
-        WorkflowRecord { counts: counts(own.map(|job| (job.state, 1))), ..record.clone() }
+        let mut counted = record.clone();
+        counted.counts = counts(own.map(|job| (job.state, 1)));
+        counted
     }
 
     pub(super) fn list_workflows(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<WorkflowRecord>> {

@@ -26,8 +26,10 @@ impl Tables {
         let fired = self.fire_schedules(limit, now)?;
         let pruned = self.prune(&request.retention, limit, now);
         self.workers.retain(|_, worker| now.since(worker.seen_at) <= WORKER_LIVE);
-        let more = [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
-        Ok(UpkeepReport { lifetimes, expired, fired, pruned, more })
+        let mut report = UpkeepReport::default();
+        (report.lifetimes, report.expired, report.fired, report.pruned) = (lifetimes, expired, fired, pruned);
+        report.more = [lifetimes, expired, fired, pruned].into_iter().any(|count| count >= limit);
+        Ok(report)
     }
 
     /// The latest end of a lease that ends by then.

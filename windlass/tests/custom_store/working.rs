@@ -144,11 +144,13 @@ impl Tables {
         let Some(Stored { entry, .. }) = self.by_id(id) else { return };
         let job = &entry.job;
         let at = if kind == JobEventKind::Enqueued { job.created_at } else { job.updated_at };
-        let (queue, job_type) = (job.spec.queue.clone(), job.spec.job_type.clone());
+        let lane = (job.spec.queue.clone(), job.spec.job_type.clone());
         let submitted_by = job.spec.options.submitted_by.clone();
         let number = self.events.last_key_value().map_or(1, |(number, _)| number + 1);
         let cursor = Cursor(number.to_string());
-        self.events.insert(number, JobEvent { cursor, at, job: id, queue, job_type, submitted_by, kind });
+        let mut event = JobEvent::new(cursor, at, id, lane, kind);
+        event.submitted_by = submitted_by;
+        self.events.insert(number, event);
     }
 
     /// Removes a job for good; its key goes on, and its workflow goes with the last of its jobs.

@@ -92,10 +92,9 @@ impl Fixed {
         record.completed_at = key.state.is_terminal().then_some(NOW);
         record.run_at = key.run_in.map(moment);
         record.deadline = key.lives_for.map(moment);
-        record.lease =
-            key.lease.map(|left| LeaseInfo { version, expires_at: moment(left), worker: self.worker.clone() });
+        record.lease = key.lease.map(|left| LeaseInfo::new(version, moment(left), self.worker.clone()));
         record.lease_version = version;
-        record.cancel = key.cancel_asked.then_some(CancelAsked { by: None, message: None, at: NOW });
+        record.cancel = key.cancel_asked.then_some(CancelAsked::new(None, "", NOW));
         record.failure = None;
         record.result = None;
         record.progress = None;

@@ -54,7 +54,7 @@ async fn m13_a_damaged_row_stops_one_job_and_not_its_queue() {
         damage(&schema, sql).await;
         let list = |filter| ListQuery { filter, limit: 10, after: None, ..ListQuery::default() };
         assert_eq!(store.list(&list(Filter::default())).await.expect("a list").items.len(), 2, "{sql}");
-        let tagged = Filter { tags: [("a".to_owned(), "b".to_owned())].into(), ..Filter::default() };
+        let tagged = Filter::new().tag("a", "b");
         let tagged = store.list(&list(tagged)).await.expect("a list by tags").items;
         assert_eq!(tagged.iter().map(|job| job.id).collect::<Vec<_>>(), [sound], "{sql}");
         let why = store.explain(hurt).await.expect("explain").reasons;

@@ -1,7 +1,5 @@
 //! Lists and counts look at no more rows than they must, and the record of acts keeps no more than it may.
 
-use std::collections::BTreeMap;
-
 use windlass::flow::ControlEdit;
 use windlass::job::{Limits, WorkerId};
 use windlass::store::{ClaimRequest, Filter, ListQuery, PostgresStore, Store};
@@ -29,9 +27,8 @@ async fn a_list_by_tag_or_correlation_looks_only_at_jobs_that_have_it() {
     let store = open(options(&url(), &new_schema())).await;
     store.insert(batch(vec![job(); 2_000])).await.expect("insert");
     let rare = enqueue(&store, job().tag("team", "rare").correlation_id("order-7")).await;
-    let tags = BTreeMap::from([("team".to_owned(), "rare".to_owned())]);
-    let by_tag = Filter { tags, ..Filter::default() };
-    let by_id = Filter { correlation_id: Some("order-7".to_owned()), ..Filter::default() };
+    let by_tag = Filter::new().tag("team", "rare");
+    let by_id = Filter::new().correlation_id("order-7");
     for filter in [by_tag, by_id] {
         let counted = store.count(&filter, 100, 1_000).await.expect("count");
         assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false), "{filter:?}");
@@ -50,7 +47,7 @@ async fn a_list_of_running_jobs_looks_only_at_those_that_run() {
     let claimed = store.claim(&ClaimRequest::new(worker.clone(), QueueName::default(), 1)).await.expect("claim");
     assert_eq!(claimed.jobs.len(), 1);
     store.insert(batch(vec![job(); 2_000])).await.expect("insert");
-    let filter = Filter { worker: Some(worker), states: vec![State::Running], ..Filter::default() };
+    let filter = Filter::new().worker(worker).states([State::Running]);
     let counted = store.count(&filter, 100, 1_000).await.expect("count");
     assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false));
     let page = store.list(&ListQuery { filter, limit: 10, ..ListQuery::default() }).await.expect("list");

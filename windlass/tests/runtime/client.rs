@@ -86,7 +86,7 @@ async fn a_batch_answers_for_each_job_in_order(Setup { client, .. }: Setup) {
         let job = client.job(enqueued.id).await.expect("a job");
         assert_eq!(job.spec.payload.decode::<Welcome>().expect("payload").user, user as u64);
     }
-    let filter = Filter { queue: Some(QueueName::new("mail").expect("a name")), ..Filter::default() };
+    let filter = Filter::new().queue(QueueName::new("mail").expect("a name"));
     assert_eq!(client.count(&filter, 1000).await.expect("count"), 100);
     let page = client.list(filter, 10, None).await.expect("a page");
     assert_eq!(page.items.len(), 10);
@@ -170,7 +170,7 @@ async fn a_dry_run_counts_and_changes_nothing(Setup { client, .. }: Setup) {
     client.enqueue_all((0..20).map(|user| Welcome { user })).await.expect("batch");
     let cancel = || client.act(Act::Cancel { force: false });
     assert_eq!(cancel().dry_run().on_all(Filter::default()).await.expect("dry run"), 20);
-    let scheduled = Filter { states: vec![State::Scheduled], ..Filter::default() };
+    let scheduled = Filter::new().states([State::Scheduled]);
     assert_eq!(client.count(&scheduled, 100).await.expect("count"), 20);
     assert_eq!(client.purge("mail").await.expect("purge"), 20);
     assert_eq!(client.count(&scheduled, 100).await.expect("count"), 0);

@@ -21,7 +21,9 @@ async fn a_drain_runs_all_that_can_run_and_what_follows(setup: Setup) {
     setup.number(4).await;
     setup.client.enqueue(Number(0)).delay(Duration::from_secs(60)).await.expect("enqueue");
     let drained = worker.drain().await.expect("drain");
-    assert_eq!(drained, Drained { completed: 5, ..Drained::default() });
+    let mut expected = Drained::default();
+    expected.completed = 5;
+    assert_eq!(drained, expected);
     setup.clock.advance(Duration::from_secs(60));
     assert_eq!(worker.drain().await.expect("drain").completed, 1);
 }
@@ -39,7 +41,9 @@ async fn a_drain_counts_each_end(setup: Setup) {
         setup.number(number).await;
     }
     let drained = worker.drain().await.expect("drain");
-    let expected = Drained { completed: 1, retried: 1, failed: 1, dead_lettered: 1, snoozed: 1, ..Drained::default() };
+    let mut expected = Drained::default();
+    (expected.completed, expected.retried, expected.failed) = (1, 1, 1);
+    (expected.dead_lettered, expected.snoozed) = (1, 1);
     assert_eq!((drained, drained.attempts()), (expected, 5));
 }
 

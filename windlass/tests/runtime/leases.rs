@@ -235,7 +235,7 @@ async fn t1_a_handler_that_blocks_its_thread_past_its_timeout_is_given_up() {
     };
     let running = setup.worker(2).handle(handler).start().await.expect("start");
     let timeout = Duration::from_millis(100);
-    let at_once = RetryPolicy { initial: Duration::ZERO, ..RetryPolicy::standard() };
+    let at_once = RetryPolicy::standard().initial(Duration::ZERO);
     let stuck = setup.client.enqueue(Number(0)).execution_timeout(timeout).retry(at_once).await.expect("enqueue").id;
     setup.reaches(stuck, State::Running).await;
     let other = setup.number(1).await;

@@ -108,6 +108,32 @@ async fn n2_a_claim_that_hangs_is_given_up_after_its_lease_time() {
     running.stop().await;
 }
 
+/// S0.64, in virtual time: the pause after a claim that failed doubles from 50 ms up to 2 s, and is forgotten once the store answers.
+#[tokio::test(start_paused = true)]
+async fn the_pause_after_store_errors_grows_up_to_a_limit() {
+    let (setup, faults) = memory().await.faulty();
+    faults.claim.store(usize::MAX, Ordering::SeqCst);
+    let running = setup.worker(1).handle(async |_: Number, _: Context| Ok(())).start().await.expect("start");
+    let calls = || faults.claim_calls.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let soon = calls();
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    let before = calls();
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let late = calls() - before;
+    assert!((4..=8).contains(&soon), "{soon} calls in the first second");
+    assert!((18..=32).contains(&late), "{late} calls in 40 s of pauses of 2 s, two thirds of that at the least");
+    faults.claim.store(0, Ordering::SeqCst);
+    let id = setup.number(1).await;
+    assert_eq!(setup.client.wait(id).await.expect("the end").state, State::Completed);
+    faults.claim.store(1, Ordering::SeqCst);
+    let begun = tokio::time::Instant::now();
+    let id = setup.number(2).await;
+    assert_eq!(setup.client.wait(id).await.expect("the end").state, State::Completed);
+    assert!(begun.elapsed() < Duration::from_secs(1), "the pause begins anew: {:?}", begun.elapsed());
+    running.stop().await;
+}
+
 /// In virtual time: upkeep that hangs is given up after a minute, and goes on.
 #[tokio::test(start_paused = true)]
 async fn l7_upkeep_that_hangs_is_given_up() {

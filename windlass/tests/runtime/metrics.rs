@@ -1,6 +1,6 @@
 //! What a worker tells the recorder of metrics (rule N6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,16 +16,18 @@ use windlass::{Context, Failure, NewJob, Payload, Policies, State, Timestamp};
 
 use crate::support::{Number, memory, until};
 
-/// A recorder that writes down sums.
+/// A recorder that writes down sums, and every series that was ever asked for.
 #[derive(Clone, Default)]
-struct Sums(Arc<Mutex<BTreeMap<String, f64>>>);
+struct Sums(Arc<Mutex<BTreeMap<String, f64>>>, Arc<Mutex<BTreeSet<String>>>);
 
 struct Sum(Sums, String);
 
 impl Sums {
     fn of(&self, key: &Key) -> Arc<Sum> {
         let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        Arc::new(Sum(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+        let name = format!("{}{{{}}}", key.name(), labels.join(","));
+        self.1.lock().expect("lock").insert(name.clone());
+        Arc::new(Sum(self.clone(), name))
     }
 
     fn get(&self, name: &str) -> f64 {
@@ -117,6 +119,10 @@ async fn n6_every_step_is_counted_and_no_name_is_unknown() {
     ] {
         assert_eq!(sums.get(name), expected, "{name}");
     }
+    // A series is made when it is first used: two outcomes, not all of them, and nothing of the queue that had no job.
+    let made = sums.1.lock().expect("lock").clone();
+    let of = |name: &str| made.iter().filter(|series| series.starts_with(name)).count();
+    assert_eq!((of("windlass_attempts_ended_total"), of("windlass_job_run_seconds")), (2, 1), "{made:?}");
     for key in sums.0.lock().expect("lock").keys() {
         let (name, labels) = key.split_once('{').expect("a name and labels");
         let metric =
@@ -126,6 +132,27 @@ async fn n6_every_step_is_counted_and_no_name_is_unknown() {
         let labels: Vec<&str> = labels.into_iter().filter(|label| !label.is_empty()).collect();
         assert_eq!(labels, metric.labels, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_program_without_a_server_tells_the_depth_of_its_queues() {
+    let sums = Sums::default();
+    let _recording = metrics::set_default_local_recorder(&sums);
+    let setup = memory().await;
+    let job = setup.client.enqueue(NewJob::new("t", Payload::default()).queue("deep")).await.expect("enqueue").id;
+    setup.client.pause("deep").await.expect("paused");
+    setup.clock.advance(Duration::from_secs(7));
+    setup.client.record_queues().await.expect("recorded");
+    assert_eq!(sums.get("windlass_queue_depth{queue=deep,state=scheduled}"), 1.0);
+    assert_eq!(sums.get("windlass_queue_depth{queue=deep,state=failed}"), 0.0);
+    assert_eq!(sums.get("windlass_queue_oldest_scheduled_seconds{queue=deep}"), 7.0);
+    assert_eq!(sums.get("windlass_queue_paused{queue=deep}"), 1.0);
+    setup.client.resume("deep").await.expect("resumed");
+    setup.client.cancel(job).await.expect("cancelled");
+    setup.client.delete(job).await.expect("deleted");
+    setup.client.record_queues().await.expect("recorded");
+    assert_eq!(sums.get("windlass_queue_depth{queue=deep,state=scheduled}"), 0.0, "nothing is left of it");
+    assert_eq!(sums.get("windlass_queue_paused{queue=deep}"), 0.0);
 }
 
 /// In virtual time: the gauge follows the worker's words, every ten seconds.
@@ -145,7 +172,7 @@ async fn n1b_jobs_without_a_handler_show_in_a_gauge() {
 #[tokio::test]
 async fn k2_claims_that_gates_keep_short_are_counted() {
     use windlass::flow::{Control, Limit, Rate};
-    use windlass::store::{ClaimRequest, Store};
+    use windlass::store::ClaimRequest;
     let sums = Sums::default();
     let _recording = metrics::set_default_local_recorder(&sums);
     let client = windlass::Client::in_memory();

@@ -10,7 +10,7 @@ use windlass::{Category, Context, Failure, NewJob, Payload, RetryPolicy, State};
 use crate::support::{Number, SOON, Setup};
 
 fn plain(max_attempts: u32) -> RetryPolicy {
-    RetryPolicy { jitter: Jitter::None, max_attempts, ..RetryPolicy::standard() }
+    RetryPolicy::standard().jitter(Jitter::None).max_attempts(max_attempts)
 }
 
 async fn f_success_keeps_the_result(setup: Setup) {
@@ -171,7 +171,7 @@ async fn r3b_a_custom_backoff_runs_in_the_worker_and_may_panic(setup: Setup) {
     };
     let worker = setup.worker(1).handle(handler).backoff::<Number>(backoff);
     let running = worker.start().await.expect("start");
-    let policy = RetryPolicy { strategy: Backoff::Constant, ..plain(5) };
+    let policy = plain(5).strategy(Backoff::Constant);
     for (number, seconds) in [(1, 7), (2, 1)] {
         let id = setup.client.enqueue(Number(number)).retry(policy.clone()).await.expect("enqueue").id;
         let job = setup.reaches(id, State::Retrying).await;
@@ -186,7 +186,7 @@ async fn r3b_a_custom_backoff_goes_by_type_name_up_to_the_policys_maximum(setup:
     let worker = setup.worker(1).handle_types(["a"], fail).handle_any(fail);
     let worker =
         worker.backoff_of("a", minutes).backoff_of("b", minutes).backoff_of("c", |failed| failed.policy.max * 2);
-    let policy = RetryPolicy { max: Duration::from_secs(600), ..plain(5) };
+    let policy = plain(5).max(Duration::from_secs(600));
     let mut ids = Vec::new();
     for (name, seconds) in [("a", 60), ("b", 60), ("c", 600), ("d", 1)] {
         let job = NewJob::new(name, Payload::default()).retry(policy.clone());

@@ -19,7 +19,7 @@ fn worker(setup: &Setup) -> Worker {
 }
 
 async fn fired(setup: &Setup, name: &str) -> u64 {
-    let filter = Filter { schedule: Some(name.to_owned()), ..Filter::default() };
+    let filter = Filter::new().schedule(name);
     setup.client.count(&filter, 1000).await.expect("count")
 }
 
@@ -31,7 +31,7 @@ async fn c2_many_workers_tick_and_one_fires(setup: Setup) {
     for slot in 1..=3 {
         setup.clock.advance(HOUR);
         until("it fired", || async { fired(&setup, "tick").await >= slot }).await;
-        let completed = Filter { states: vec![State::Completed], ..Filter::default() };
+        let completed = Filter::new().states([State::Completed]);
         until("it ran", || async { setup.client.count(&completed, 10).await.expect("count") == slot }).await;
         assert_eq!(fired(&setup, "tick").await, slot);
     }

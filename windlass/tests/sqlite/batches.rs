@@ -1,6 +1,5 @@
 //! The SQLite store writes, completes and removes neighbours in one statement: that each of them is treated as if alone.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,9 +143,8 @@ async fn a_list_by_tag_or_correlation_looks_only_at_jobs_that_have_it() {
     let store = SqliteStore::open(&path).expect("open");
     store.insert(Submission::new(vec![spec(plain()); 2_000]).expect("a batch")).await.expect("insert");
     let rare = enqueue(&store, plain().tag("team", "rare").correlation_id("order-7")).await.expect("enqueue");
-    let tags = BTreeMap::from([("team".to_owned(), "rare".to_owned())]);
-    let by_tag = Filter { tags, ..Filter::default() };
-    let by_id = Filter { correlation_id: Some("order-7".to_owned()), ..Filter::default() };
+    let by_tag = Filter::new().tag("team", "rare");
+    let by_id = Filter::new().correlation_id("order-7");
     for filter in [by_tag, by_id] {
         let counted = store.count(&filter, 100, 1_000).await.expect("count");
         assert_eq!((counted.count, counted.looked, counted.capped), (1, 1, false), "{filter:?}");

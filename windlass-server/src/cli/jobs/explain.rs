@@ -185,7 +185,8 @@ fn waiting(why: &Why, job: &JobRecord, now: Timestamp, words: &mut Words) {
         }
         Why::JobsAhead { jobs: ahead, capped } => {
             let at_least = if *capped { "At least " } else { "" };
-            words.why.push(format!("{at_least}{} of queue {queue} come first.", jobs(*ahead as u64)));
+            let come = if *ahead == 1 && !capped { "comes" } else { "come" };
+            words.why.push(format!("{at_least}{} of queue {queue} {come} first.", jobs(*ahead as u64)));
             words.todo.push((format!("windlass jobs edit {id} --priority high"), "let it go before ordinary jobs"));
         }
         other => words.why.push(format!("It is so that {other}.")),
@@ -221,7 +222,7 @@ fn ended(state: State, because: Option<&Reason>, job: &JobRecord, now: Timestamp
                 Some(ReasonKind::Lifetime) => "it did not end within its lifetime",
                 Some(ReasonKind::Dependency) => "a job it depends on ended badly",
                 Some(ReasonKind::Explicit) => "it was dead-lettered on purpose",
-                Some(ReasonKind::Cancelled | ReasonKind::Replaced) | None => "it is not recorded why",
+                _ => "it is not recorded why",
             };
             words.why.push(format!("It ended {state}{at}: {how}{by}{said}."));
             words.why.extend(Some(format!("Last failure: {failed}")).filter(|_| !failed.is_empty()));

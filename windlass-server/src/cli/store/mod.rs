@@ -163,8 +163,8 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
                     .advise("name completed, cancelled, failed or dead_letter; `windlass jobs cancel` ends others")
                     .into());
             }
-            let ended_before = Some(session.out.now.minus(older_than));
-            let filter = Filter { states: state, ended_before, ..Filter::default() };
+            let mut filter = Filter::new().states(state);
+            filter.ended_before = Some(session.out.now.minus(older_than));
             bulk::on_all(&session, bulk::DELETE, Act::Delete, filter, &how).await
         }
     }

@@ -64,7 +64,7 @@ pub(super) async fn run(session: &Session, id: WorkflowId, form: Form) -> anyhow
 }
 
 async fn jobs_of(session: &Session, id: WorkflowId) -> anyhow::Result<(Vec<JobRecord>, bool)> {
-    let filter = Filter { workflow: Some(id), ..Filter::default() };
+    let filter = Filter::new().workflow(id);
     let (mut jobs, mut after) = (Vec::new(), None);
     loop {
         let page = session.client.list(filter.clone(), PAGE_MAX, after).await?;

@@ -114,13 +114,13 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
         Command::Graph { id, form } => graph::run(session, ids::workflow(session, &id).await?, form).await,
         Command::Cancel { id, force, how } => {
             let id = client.workflow(ids::workflow(session, &id).await?).await?.id;
-            let filter = Filter { workflow: Some(id), states: bulk::CANCEL.allowed.to_vec(), ..Filter::default() };
+            let filter = Filter::new().workflow(id).states(bulk::CANCEL.allowed.to_vec());
             bulk::on_all(session, bulk::CANCEL, Act::Cancel { force }, filter, &how).await
         }
         Command::Requeue { id, how } => {
             let id = client.workflow(ids::workflow(session, &id).await?).await?.id;
             let states = vec![State::Failed, State::DeadLetter];
-            let filter = Filter { workflow: Some(id), states, ..Filter::default() };
+            let filter = Filter::new().workflow(id).states(states);
             let options = RequeueOptions { with_dependents: true, ..RequeueOptions::default() };
             bulk::on_all(session, bulk::REQUEUE, Act::Requeue(options), filter, &how).await
         }

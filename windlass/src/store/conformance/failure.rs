@@ -22,7 +22,7 @@ chapter! {
 }
 
 async fn f_each_category_leads_where_the_table_says(bench: Bench) {
-    for category in Category::ALL {
+    for &category in Category::ALL {
         let claimed = bench.running(job().retry(no_jitter(3))).await;
         let id = claimed.job.id;
         let expected = match category {

@@ -79,7 +79,7 @@ impl Inner {
             Ok(mended) => {
                 link.commit().await?;
                 if mended > 0 {
-                    tracing::warn!(queue = %name, mended, "what runs in a controlled queue was counted wrongly, and is mended");
+                    tracing::warn!(queue = %name, mended, "what runs in a controlled queue was counted wrongly, and is corrected");
                 }
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! In the user's own transaction (section 12 of the contract): what is enqueued or settled here commits or vanishes with
+//! In the user's own transaction (rules X1 to X3): what is enqueued or settled here commits or vanishes with
 //! it.
 //!
 //! ```no_run

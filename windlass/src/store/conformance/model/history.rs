@@ -18,6 +18,11 @@ use crate::job::{Category, DependencyKind, OnExisting, Outcome, Scope, Until};
 pub(super) const QUEUES: [&str; 4] = ["default", "mail", "bulk", "windlass.webhooks"];
 /// The types of a history; the last is that of webhook jobs.
 pub(super) const TYPES: [&str; 4] = ["a", "b", "c", "windlass.webhook"];
+/// How long ended jobs of each queue and type are kept where nothing nearer says so (rule O4).
+pub(super) const QUEUES_KEPT: [Kept; 3] =
+    [Kept::SILENT, Kept([None, Some(Some(40)), Some(None), Some(Some(5))]), Kept::SILENT];
+pub(super) const TYPES_KEPT: [Kept; 3] =
+    [Kept::SILENT, Kept::SILENT, Kept([Some(Some(20)), None, Some(Some(2)), None])];
 /// The place of the webhook queue and type.
 pub(super) const WEBHOOK: u8 = 3;
 
@@ -144,6 +149,16 @@ pub(super) struct Draft {
     pub(super) depends_on: Vec<(On, DependencyKind)>,
     pub(super) own_priority_only: bool,
     pub(super) callback: bool,
+    pub(super) kept: Kept,
+}
+
+/// How long a job is kept after its end, in seconds or for ever: COMPLETED, CANCELLED, FAILED, DEAD_LETTER; what is `None` is left
+/// to others.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Kept(pub(super) [Option<Option<u8>>; 4]);
+
+impl Kept {
+    pub(super) const SILENT: Kept = Kept([None; 4]);
 }
 
 /// When a drafted job may first run.
@@ -214,7 +229,7 @@ impl fmt::Debug for Draft {
             )*};
         }
         unless_plain!(queue, job_type, payload, priority, first, lifetime, visibility, execution, policy, key);
-        unless_plain!(flow_key, depends_on, own_priority_only, callback);
+        unless_plain!(flow_key, depends_on, own_priority_only, callback, kept);
         words.finish()
     }
 }
@@ -237,6 +252,7 @@ impl Draft {
             depends_on: Vec::new(),
             own_priority_only: false,
             callback: false,
+            kept: Kept::SILENT,
         }
     }
 }
@@ -380,7 +396,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     let lifetime = option::weighted(0.5, prop_oneof![select(vec![4u32, 9, 20, 60]), Just(7 * 24 * 3600)]);
     let execution = prop_oneof![3 => Just(Some(1800u32)), 2 => select(vec![Some(1u32), Some(8), None])];
     let times = (first, lifetime, select(vec![10u32, 2, 30]), execution);
-    let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.2));
+    let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.2), kept());
     let keys = (option::weighted(0.25, key()), option::weighted(0.7, 1u8..5));
     (names, times, policy(), keys, links(), flags).prop_map(
         |((queue, job_type, payload, priority), times, policy, (key, flow_key), depends_on, flags)| Draft {
@@ -398,8 +414,15 @@ fn draft() -> impl Strategy<Value = Draft> {
             depends_on,
             own_priority_only: flags.0,
             callback: flags.1,
+            kept: flags.2,
         },
     )
+}
+
+/// Mostly nothing.
+fn kept() -> impl Strategy<Value = Kept> {
+    let end = option::weighted(0.5, option::weighted(0.8, select(vec![0u8, 3, 15, 60])));
+    prop_oneof![3 => Just(Kept::SILENT), 1 => [end.clone(), end.clone(), end.clone(), end].prop_map(Kept)]
 }
 
 /// A plain step of a larger graph, which mostly dies with what it waits for.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::endings::Ending;
-use super::history::ActDraft;
+use super::history::{ActDraft, Kept, QUEUES_KEPT, TYPES_KEPT};
 use super::reference::{Model, ModelJob, Name, seconds};
 use crate::job::{Category, Outcome, ReasonKind, State};
 use crate::time::Timestamp;
@@ -224,12 +224,13 @@ impl Model {
         lapsed.min_by_key(|name| (end(name), self.jobs[*name].sequence))
     }
 
-    /// The jobs that retention may remove now.
+    /// The jobs that retention may remove now; `kept` holds where nothing was said for the job, its type or its queue.
     pub(super) fn prunable(&self, kept: Option<Duration>) -> Vec<Name> {
-        let Some(kept) = kept else { return Vec::new() };
         let old = |name: &Name| {
             let job = &self.jobs[*name];
-            !job.gone && !job.unfinished() && job.completed_at.is_some_and(|at| at.plus(kept) <= self.now)
+            let kept = job.own_kept().unwrap_or(kept);
+            let over = |at: Timestamp| kept.is_some_and(|kept| at.plus(kept) <= self.now);
+            !job.gone && !job.unfinished() && job.completed_at.is_some_and(over)
         };
         (0..self.jobs.len()).filter(old).filter(|name| !self.is_needed(*name)).collect()
     }
@@ -239,5 +240,22 @@ impl Model {
         let lately = |at: Timestamp| at.plus(NOTICED_WITHIN) > self.now;
         let needed = |job: &ModelJob| job.edges.iter().any(|edge| edge.on == name);
         self.jobs.iter().any(|job| job.completed_at.is_some_and(lately) && needed(job))
+    }
+}
+
+impl ModelJob {
+    /// How long the job is kept now that it has ended so, if that was said for it, its type or its queue.
+    pub(super) fn own_kept(&self) -> Option<Option<Duration>> {
+        let place = match self.state {
+            State::Completed => 0,
+            State::Cancelled => 1,
+            State::Failed => 2,
+            State::DeadLetter => 3,
+            _ => return None,
+        };
+        let draft = &self.plan.draft;
+        let named = |all: &[Kept], number: u8| all.get(usize::from(number)).and_then(|kept| kept.0[place]);
+        let said = draft.kept.0[place].or(named(&TYPES_KEPT, draft.job_type)).or(named(&QUEUES_KEPT, draft.queue));
+        said.map(|kept| kept.map(|kept| seconds(kept.into())))
     }
 }

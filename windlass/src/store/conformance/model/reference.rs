@@ -214,7 +214,8 @@ impl Model {
     pub(super) fn next_moment(&self) -> Option<Timestamp> {
         let of_job = |job: &ModelJob| {
             let lease = job.lease.map(|lease| lease.expires_at);
-            [job.run_at, lease, job.deadline.filter(|_| job.unfinished())]
+            let pruned = job.own_kept().flatten().zip(job.completed_at).map(|(kept, at)| at.plus(kept));
+            [job.run_at, lease, job.deadline.filter(|_| job.unfinished()), pruned]
         };
         let jobs = self.jobs.iter().filter(|job| !job.gone).flat_map(of_job);
         jobs.flatten().chain(self.key_ends()).chain(self.flow_moments()).filter(|at| *at > self.now).min()

@@ -1,12 +1,12 @@
 //! From the numbers of a history to the types a store takes.
 
-use super::history::{ActDraft, Op, Policy, Say, TYPES};
+use super::history::{ActDraft, Kept, Op, Policy, QUEUES_KEPT, Say, TYPES, TYPES_KEPT};
 use super::reference::{Link, Plan, priority, seconds};
 use super::world::{Said, queue_name};
 use crate::error::Result;
 use crate::job::{
     Backoff, Category, Debounce, DependsOn, Failure, Idempotency, Jitter, JobId, JobSpec, JobType, Lease, Limits, Lost,
-    NewJob, Payload, Policies, Progress, RetryPolicy, Settlement, Stale,
+    NewJob, Payload, Policies, PolicyPatch, Progress, RetentionPatch, RetryPolicy, Settlement, Stale,
 };
 use crate::store::Save;
 
@@ -53,7 +53,23 @@ pub(super) fn spec(plan: &Plan, ids: &[Option<JobId>]) -> Result<JobSpec> {
         };
         job = job.depends_on(on, *kind);
     }
-    job.check(&Limits::default(), &Policies::default())
+    job.retention(retention(draft.kept)).check(&Limits::default(), &policies())
+}
+
+/// What is said for queues and types.
+fn policies() -> Policies {
+    let patch = |kept: Kept| PolicyPatch { retention: retention(kept), ..PolicyPatch::default() };
+    let mut policies = Policies::default();
+    for (number, (of_queue, of_type)) in (0..).zip(QUEUES_KEPT.into_iter().zip(TYPES_KEPT)) {
+        policies = policies.queue(queue_name(number), patch(of_queue)).job_type(job_type(number), patch(of_type));
+    }
+    policies
+}
+
+fn retention(kept: Kept) -> RetentionPatch {
+    let [completed, cancelled, failed, dead_letter] =
+        kept.0.map(|end| end.map(|kept| kept.map(|kept| seconds(kept.into()))));
+    RetentionPatch { completed, cancelled, failed, dead_letter }
 }
 
 fn policy(policy: &Policy) -> RetryPolicy {

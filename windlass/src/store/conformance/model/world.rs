@@ -529,7 +529,7 @@ impl World {
             return Err(format!("of {prunable:?}, all of which may go, only {vanished:?} were pruned"));
         }
         for name in &vanished {
-            self.model.count("pruned");
+            self.model.count(if self.model.jobs[*name].own_kept().is_some() { "pruned by its own" } else { "pruned" });
             self.model.remove(*name);
         }
         Ok(left)
