@@ -57,7 +57,13 @@ impl Server {
 
     /// Runs a statement on a session of its own; gives the first column.
     pub(super) async fn ask(&self, statement: &str) -> anyhow::Result<Vec<String>> {
-        let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
+        let mut config: tokio_postgres::Config = self.url.parse().context("cannot read the store's URL")?;
+        if config.get_hosts().len() > 1 {
+            // Where the run itself is: the others only read.
+            config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+        }
+        let (client, connection) = config
+            .connect(NoTls)
             .await
             .context("cannot reach the server beside the store (only without TLS)")?;
         let connection = tokio::spawn(connection);

@@ -303,3 +303,32 @@ async fn d6b_a_claim_nobody_heard_of_is_given_back() {
     assert_eq!(found.map(|job| job.state), Some(State::Completed));
     assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
 }
+
+/// Some settlements of a call are written by a statement of their own; when those with consequences then fail, it is not true that
+/// nothing was written.
+#[tokio::test(flavor = "multi_thread")]
+async fn d6_a_call_of_which_a_part_was_written_does_not_say_that_nothing_was() {
+    let schema = new_schema();
+    let (store, database) = (open_in(&schema).await, database().await);
+    let plain = enqueue_in(&store, new_job()).await;
+    let parent = enqueue_in(&store, new_job()).await;
+    enqueue_in(&store, new_job().after([parent])).await;
+    let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 10);
+    let claimed = store.claim(&request).await.expect("claim").jobs;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [plain, parent]);
+    let full = format!(
+        "create function {schema}.full() returns trigger language plpgsql as
+            $$ begin raise exception using errcode = '53100', message = 'the disk is full'; end $$;
+        create trigger full_edge before update or delete on {schema}.edge execute function {schema}.full();
+        create trigger full_pending before update or delete on {schema}.pending execute function {schema}.full();"
+    );
+    database.batch_execute(&full).await.expect("a disk that is full");
+    let settlements: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+    let error = store.settle(&settlements).await.expect_err("the disk is full");
+    let states: Vec<_> =
+        store.find(&[plain, parent]).await.expect("find").iter().flatten().map(|job| job.state).collect();
+    assert_eq!(states, [State::Completed, State::Running]);
+    assert!(!error.outcome_is_known(), "{error:?}");
+    let alone = store.settle(&settlements[1..]).await.expect_err("the disk is full");
+    assert!(alone.outcome_is_known(), "of this call nothing was written: {alone:?}");
+}

@@ -149,3 +149,16 @@ async fn a_run_whose_move_was_undone_writes_nothing() {
         target.insert(batch(vec![job(&Uuid::new_v4().to_string())])).await.expect("it is open and empty");
     }
 }
+
+/// Counting a source of millions takes minutes, in which nothing is asked of the target's snapshot.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_target_is_still_seen_as_it_was_after_a_while() {
+    let places = Places::new();
+    let target = open(&places.fresh(Kind::Postgres)).await;
+    target.insert(batch(vec![job("first")])).await.expect("insert");
+    let snapshot = target.movable().expect("movable").snapshot().await.expect("a snapshot");
+    target.insert(batch(vec![job("second")])).await.expect("insert");
+    // Longer than transactions of others may be idle.
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    assert_eq!(snapshot.names(None, 10).await.expect("it is there").len(), 1);
+}

@@ -23,6 +23,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::fault::Fault;
 use super::insert::{Columns, is_plain, resting_state};
@@ -169,7 +170,8 @@ impl PostgresStore {
         let inner = &self.inner;
         let mut users = Link::users(transaction, Arc::clone(&inner.schema));
         users.correct_clock(inner.store_clock.is_skewed());
-        let (mut answers, hints) = inner.settle_on(&users, std::slice::from_ref(settlement)).await?;
+        let (mut answers, hints) =
+            inner.settle_on(&users, std::slice::from_ref(settlement), &AtomicBool::new(false)).await?;
         if let Some(Some(answer)) = answers.pop() {
             self.notify_at_commit(&users, hints).await?;
             return Ok(answer);

@@ -295,7 +295,8 @@ impl Movable for Mover {
         let snapshot = async {
             let mut link = self.inner.link_for(Caller::Worker, MIGRATION_MAX).await?;
             link.begin_snapshot().await?;
-            // The first statement is what a transaction sees from then on. It may be idle while the source is left.
+            link.batch(include_str!("moving/keep_snapshot.sql")).await?;
+            // The first statement is what a transaction sees from then on.
             link.query(include_str!("moving/get_move.sql"), &[]).await?;
             Ok::<_, Fault>(Mover { inner: Arc::clone(&self.inner), held: Mutex::new(Some(link)) })
         };

@@ -1,6 +1,7 @@
 //! Settlements: plain ones in one statement, those with consequences one by one in a transaction of the slow path.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use uuid::Uuid;
 
@@ -20,7 +21,9 @@ impl Inner {
     /// Settles what it can with one statement, and the rest on the slow path.
     pub(super) async fn settle(self: &Arc<Self>, settlements: &[Settlement]) -> Result<Vec<Settled>, Error> {
         const ATTEMPTED: &str = "settle jobs";
-        let mut answers = retrying(ATTEMPTED, || self.settle_plain(settlements)).await?;
+        let wrote = AtomicBool::new(false);
+        let told = |error| if wrote.load(Ordering::Relaxed) { partly_written(error) } else { error };
+        let mut answers = retrying(ATTEMPTED, || self.settle_plain(settlements, &wrote)).await.map_err(told)?;
         let rest: Vec<usize> = (0..answers.len()).filter(|place| answers[*place].is_none()).collect();
         if !rest.is_empty() {
             let slow: Vec<&Settlement> = rest.iter().map(|place| &settlements[*place]).collect();
@@ -29,17 +32,22 @@ impl Inner {
                 let answers = tx.settle(&slow).await;
                 tx.finish(answers).await
             });
-            for (place, answer) in rest.into_iter().zip(settled.await?) {
+            for (place, answer) in rest.into_iter().zip(settled.await.map_err(told)?) {
                 answers[place] = Some(answer);
             }
         }
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Writes what has no consequences; gives the answers, `None` for the rest.
-    async fn settle_plain(&self, settlements: &[Settlement]) -> Result<Vec<Option<Settled>>, Fault> {
+    /// Writes what has no consequences; gives the answers, `None` for the rest. Notes when something was written, whatever comes
+    /// after it.
+    async fn settle_plain(
+        &self,
+        settlements: &[Settlement],
+        wrote: &AtomicBool,
+    ) -> Result<Vec<Option<Settled>>, Fault> {
         let link = self.link(Caller::Worker).await?;
-        let (answers, hints) = self.settle_on(&link, settlements).await?;
+        let (answers, hints) = self.settle_on(&link, settlements, wrote).await?;
         drop(link);
         self.hint(hints);
         Ok(answers)
@@ -50,6 +58,7 @@ impl Inner {
         &self,
         link: &Link<'_>,
         settlements: &[Settlement],
+        wrote: &AtomicBool,
     ) -> Result<(Vec<Option<Settled>>, Vec<Wake>), Fault> {
         let keys: Vec<LeaseKey> = settlements.iter().map(Settlement::key).collect();
         let leased = self.leased(&keys);
@@ -58,12 +67,14 @@ impl Inner {
         let plain = SettleColumns::of(settlements, &leased, &stored, false);
         if !plain.seqs.is_empty() {
             self.settle_columns(link, &plain, &mut settling).await?;
+            wrote.fetch_or(settling.answers.iter().any(Option::is_some), Ordering::Relaxed);
         }
         // Those that were claimed through gates leave notes.
         if stored.iter().any(|stored| tokens::is_controlled(*stored)) {
             let noted = SettleColumns::of(settlements, &leased, &stored, true);
             if !noted.seqs.is_empty() {
                 self.settle_columns(link, &noted, &mut settling).await?;
+                wrote.fetch_or(settling.answers.iter().any(Option::is_some), Ordering::Relaxed);
             }
         }
         Ok((settling.answers, settling.hints))
@@ -126,6 +137,16 @@ impl Inner {
                 hints.push(hint);
             }
         }
+    }
+}
+
+/// The error of a call of which a part was written before the rest failed: that nothing was written is no longer true.
+fn partly_written(error: Error) -> Error {
+    match error {
+        Error::StoreUnavailable { attempted, problem, source, .. } => {
+            Error::StoreUnavailable { attempted, problem, known: false, source }
+        }
+        other => other,
     }
 }
 
