@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How long a turn is waited for.
 const TURN_WAIT: Duration = Duration::from_millis(100);
-/// How long between two tries: at first as short as the system can, because most turns last less than a millisecond.
-const TRY_SOON: Duration = Duration::from_micros(10);
-const SOON: Duration = Duration::from_millis(1);
+/// How long between two tries.
 const TRY_EVERY: Duration = Duration::from_micros(200);
 /// How often it is looked whether another process has asked for turns.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -88,7 +86,6 @@ impl Drop for TakenTurn {
 }
 
 fn lock(file: &File, deadline: Instant) -> bool {
-    let begun = Instant::now();
     loop {
         if file.try_lock().is_ok() {
             return true;
@@ -96,6 +93,6 @@ fn lock(file: &File, deadline: Instant) -> bool {
         if Instant::now() >= deadline {
             return false;
         }
-        std::thread::sleep(if begun.elapsed() < SOON { TRY_SOON } else { TRY_EVERY });
+        std::thread::sleep(TRY_EVERY);
     }
 }
