@@ -533,7 +533,7 @@ fn a_key_that_comes_back_starts_no_lower_than_the_lowest_turn() {
     assert_eq!((picks.gates.keys["back"].turn, picks.gates.queue.turn), (70 + (1 << 20), 70));
     let with_lower = Gates { lowest: Some(40), ..gates.clone() };
     assert_eq!(pick(&control, &with_lower, &strands, 0, at(9)).gates.keys["back"].turn, 40);
-    let alone = pick(&control, &Gates { queue: turn(55), ..gates.clone() }, &[back.clone()], 0, at(9));
+    let alone = pick(&control, &Gates { queue: turn(55), ..gates.clone() }, std::slice::from_ref(&back), 0, at(9));
     assert_eq!(alone.gates.keys["back"].turn, 55, "nobody is there: the lowest that was");
     let ahead =
         Gates { keys: BTreeMap::from([("back".to_owned(), turn(99)), ("a".to_owned(), turn(70))]), ..gates.clone() };
