@@ -758,7 +758,7 @@ mod tests {
     async fn l2_words_of_handlers_and_of_acts_are_hidden_too() {
         let (_, whole, [own, _]) = bound(false).await;
         let free = Bound { inner: Arc::clone(whole.store()), bounds: Bounds::default(), hides: true };
-        let filter = Filter { key: Some("order-7-mail".to_owned()), ..Filter::default() };
+        let filter = Filter::new().key("order-7-mail");
         let matching = Target::Matching { filter, limit: 10, after: None };
         let (act, why) = (Act::Cancel { force: false }, "card 4111".to_owned());
         whole.store().operate(&Operation { target: matching, act, by: None, why, dry_run: false }).await.expect("done");
