@@ -14,7 +14,7 @@ use super::attempt::{Attempt, Order};
 use super::committer::Decided;
 use super::conclude;
 use super::decide::{Ended, decide};
-use super::handler::{Handler, Unpanicked};
+use super::handler::{Handler, HandlerResult, Unpanicked};
 use super::middleware::Next;
 use super::patience;
 use super::shared::{Shared, Slot};
@@ -101,7 +101,7 @@ async fn watch(shared: &Shared, attempt: &Arc<Attempt>, handler: &Handler) -> En
     // The handler is looked at first: most are ready at once, and then nothing else is even set up.
     let order = tokio::select! {
         biased;
-        result = &mut handler => return Ended::Finished(result),
+        result = &mut handler => return finished(attempt, result),
         order = called_off(attempt) => order,
     };
     match order {
@@ -116,6 +116,16 @@ async fn watch(shared: &Shared, attempt: &Arc<Attempt>, handler: &Handler) -> En
         _ = &mut handler => Ended::TimedOut,
         () = tokio::time::sleep(TIMEOUT_GRACE) => Ended::TimedOut,
         order = dropped(attempt) => if order == Order::Interrupt { Ended::TimedOut } else { Ended::Silent },
+    }
+}
+
+/// A handler that was told of the interruption and stopped with an error has not failed (rule S10). What it decides on purpose
+/// stands: success, a snooze, a failure that is not tried again.
+fn finished(attempt: &Attempt, result: HandlerResult) -> Ended {
+    let obeyed = |failure: &Failure| failure.category == Category::Temporary && !failure.snooze && !failure.dead_letter;
+    match result {
+        Err(failure) if attempt.current_order() == Order::Interrupt && obeyed(&failure) => Ended::Interrupted,
+        result => Ended::Finished(result),
     }
 }
 

@@ -151,7 +151,7 @@ async fn l7_upkeep_that_hangs_is_given_up() {
 /// S2.46: while the store does not take outcomes, handlers wait with their slots, and no more are started.
 #[tokio::test]
 async fn n1_a_slow_store_holds_back_the_handlers() {
-    const JOBS: usize = 500;
+    const JOBS: usize = 4000;
     let (setup, faults) = memory().await.faulty();
     setup.client.enqueue_all((0..JOBS as u64).map(Number)).await.expect("enqueue");
     faults.settle_stands.store(1, Ordering::SeqCst);
@@ -162,11 +162,11 @@ async fn n1_a_slow_store_holds_back_the_handlers() {
         async { Ok::<_, windlass::Failure>(()) }
     };
     let running = setup.worker(4).handle(handler).start().await.expect("start");
-    // 64 outcomes may wait, beside those of the call that stands still and the handlers that wait with their slots.
-    until("outcomes wait", || async { started.load(Ordering::SeqCst) > 64 }).await;
+    // 1,000 outcomes may wait, beside those of the call that stands still and the handlers that wait with their slots.
+    until("outcomes wait", || async { started.load(Ordering::SeqCst) > 1000 }).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let waiting = started.load(Ordering::SeqCst);
-    assert!(waiting <= 2 * (64 + 4), "{waiting} handlers ran ahead of the store");
+    assert!(waiting <= 2 * (1000 + 4), "{waiting} handlers ran ahead of the store");
     assert_eq!(running.busy(), 4, "handlers wait with their slots");
     assert_eq!(completed(&setup).await, 0);
     faults.settle_stands.store(0, Ordering::SeqCst);

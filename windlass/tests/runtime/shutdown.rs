@@ -68,6 +68,24 @@ async fn n3_after_the_grace_period_jobs_are_given_back_as_interrupted(setup: Set
     }
 }
 
+/// S10: a handler that is told to stop, and stops with an error, was interrupted; it has not failed.
+async fn n3_a_handler_that_obeys_the_interrupt_is_not_counted(setup: Setup) {
+    let starts = Starts::default();
+    let handler = async |_: Number, cx: Context<Starts>| {
+        cx.state.fetch_add(1, Ordering::SeqCst);
+        cx.cancelled().await;
+        Err::<(), _>(Failure::temporary("stopped half-way"))
+    };
+    let worker = Worker::new(&setup.client).with_state(starts.clone()).queue("default", 1);
+    let running = worker.grace(Duration::from_secs(1)).handle(handler).start().await.expect("start");
+    let id = setup.number(1).await;
+    started(&starts, 1).await;
+    let stopped = tokio::time::timeout(SOON, running.stop()).await.expect("in time");
+    assert_eq!((stopped.interrupted, stopped.abandoned), (1, 0));
+    let job = setup.client.job(id).await.expect("job");
+    assert_eq!((job.state, job.failures), (State::Scheduled, 0), "given back at once, not counted");
+}
+
 async fn n3_a_second_signal_aborts_and_the_leases_expire(setup: Setup) {
     let starts = Starts::default();
     let worker = Worker::new(&setup.client).with_state(starts.clone()).queue("default", 1);
@@ -154,6 +172,7 @@ on_every_store!(
     n3_a_worker_that_stopped_is_not_counted_on,
     n3_running_handlers_finish_and_nothing_new_is_claimed,
     n3_after_the_grace_period_jobs_are_given_back_as_interrupted,
+    n3_a_handler_that_obeys_the_interrupt_is_not_counted,
     n3_a_second_signal_aborts_and_the_leases_expire,
     dropping_a_running_worker_aborts_it,
     n3_outcomes_are_flushed_through_store_errors,
