@@ -457,7 +457,7 @@ fn key() -> impl Strategy<Value = Key> {
     let scope = prop_oneof![3 => Just(Scope::Type), 1 => Just(Scope::Queue), 3 => Just(Scope::Global)];
     let window = option::weighted(0.8, select(vec![3u8, 10, 40]));
     let until = prop_oneof![3 => Just(Until::Window), 2 => Just(Until::Claimed), 2 => Just(Until::Ended)];
-    let on_existing = prop_oneof![2 => Just(OnExisting::Keep), 1 => Just(OnExisting::Replace)];
+    let on_existing = prop_oneof![1 => Just(OnExisting::Keep), 1 => Just(OnExisting::Replace)];
     let plain = (0u8..2, scope, window, until, on_existing).prop_map(|(key, scope, window, until, on_existing)| Key {
         key,
         scope,
@@ -475,7 +475,7 @@ fn key() -> impl Strategy<Value = Key> {
         on_existing: OnExisting::Replace,
         debounce,
     });
-    prop_oneof![4 => plain, 1 => debounced]
+    prop_oneof![4 => plain, 2 => debounced]
 }
 
 fn links() -> impl Strategy<Value = Vec<(On, DependencyKind)>> {
