@@ -78,7 +78,7 @@ test("what is hidden leaks by no list, search, export, history, attempt or group
     "/v1/jobs?text=xyzzy",
     "/v1/jobs/count?text=xyzzy",
     "/v1/errors",
-    ...["", "/history", "/attempts", "/explain", "/logs", "/payload", "/result"].map((part) => `/v1/jobs/${id}${part}`),
+    ...["", "/history", "/attempts", "/explain", "/logs", "/payload"].map((part) => `/v1/jobs/${id}${part}`),
   ];
   const told = await page.evaluate(
     (all) =>

@@ -61,9 +61,11 @@ pub(super) fn text<'a>(statement: &'a str, schema: &str) -> Cow<'a, str> {
 const CLOCKS: [(&str, &str); 2] = [
     (
         "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)",
-        "coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint
-            + (select windlass.remaining_skew(pulse.skew, pulse.at, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
-                from windlass.pulse where pulse.only_row))",
+        // The clock is read once: a later reading of it for the correction would take back more than has passed.
+        "coalesce($1::bigint, (select read.raw + windlass.remaining_skew(pulse.skew, pulse.at, read.raw)
+            from windlass.pulse
+            cross join lateral (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as raw offset 0) read
+            where pulse.only_row))",
     ),
     (
         "coalesce($1::bigint, (extract(epoch from now()) * 1000000)::bigint)",
