@@ -225,7 +225,7 @@ pub(crate) fn slots(queue: &QueueName, slots: usize, busy: usize, unserved: Opti
     }
 }
 
-/// What is told of one queue; zeros once nothing is left of it, since a recorder keeps the last value.
+/// Records the numbers of one queue, and zeros once it is empty, since a recorder keeps the last value.
 pub(crate) fn queue(name: &str, states: impl Iterator<Item = (&'static str, u64)>, waited: Duration, paused: bool) {
     for (state, jobs) in states {
         gauge!(QUEUE_DEPTH, "queue" => name.to_owned(), "state" => state).set(jobs as f64);

@@ -503,7 +503,7 @@ impl Layer for Bound {
         if self.bounds.types.is_empty() {
             return Ok(queues);
         }
-        // What is told of a queue is of all its types: of this token's own there are the lanes.
+        // The numbers of a queue cover all its types; a token for types is given the lanes of its own types instead.
         let lanes = Layer::observe(self, None).await?.lanes;
         for queue in &mut queues {
             (queue.states, queue.oldest_scheduled, queue.control) = ([0; 9], None, None);

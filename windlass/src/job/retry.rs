@@ -202,7 +202,7 @@ impl RetryPolicy {
         self
     }
 
-    /// With so many counted executions, the first included.
+    /// Sets how many executions count, the first included.
     #[must_use]
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;

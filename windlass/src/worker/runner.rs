@@ -119,7 +119,7 @@ async fn watch(shared: &Shared, attempt: &Arc<Attempt>, handler: &Handler) -> En
     }
 }
 
-/// A handler that was told of the interruption and stopped with an error has not failed (rule S10). What it decides on purpose
+/// A handler that heard of the interruption and stopped with an error has not failed (rule S10). What it decides on purpose
 /// stands: success, a snooze, a failure that is not tried again.
 fn finished(attempt: &Attempt, result: HandlerResult) -> Ended {
     let obeyed = |failure: &Failure| failure.category == Category::Temporary && !failure.snooze && !failure.dead_letter;

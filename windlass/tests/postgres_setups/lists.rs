@@ -68,7 +68,7 @@ async fn of_acts_the_newest_ten_thousand_are_kept() {
     assert_eq!(newest[0].by.as_deref(), Some("ada"), "what was done last is there");
 }
 
-/// M10: producers choose the names of queues, and whoever watches must not wait for them.
+/// M10: producers choose the names of queues; however many there are, lists and metrics answer at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn m10_two_thousand_queues_are_counted_at_once() {
     let store = open(options(&url(), &new_schema())).await;
