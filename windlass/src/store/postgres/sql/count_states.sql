@@ -12,15 +12,7 @@ numbers as materialized (
     from (select lane from windlass.leased order by seq limit $2::bigint) l
     group by l.lane
     union all
-    select r.lane, r.state, count(*)
-    from (
-        select lane, state
-        from windlass.ready
-        where state <> 2 and due > (select now from clock)
-        order by due
-        limit $2::bigint
-    ) r
-    group by r.lane, r.state
+    select r.lane, r.state, r.count from clock c cross join lateral windlass.count_later(c.now, $2::bigint) r
 ),
 named as materialized (
     select l.queue, l.job_type, n.kind, sum(n.count)::bigint as count
