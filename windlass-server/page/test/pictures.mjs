@@ -50,9 +50,21 @@ const call = async (method, path, body) => {
 const first = async (path) => (await call("GET", path)).items[0];
 
 const found = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+// The page takes the system's own font. A bare machine's is the widest there is; pictures are taken with one like those of desktops,
+// where it is installed (fonts-inter, fonts-jetbrains-mono).
+const fonts = join(folder, "fonts.conf");
+const prefer = (name, font) =>
+  `<alias binding="same"><family>${name}</family><prefer><family>${font}</family></prefer></alias>`;
+writeFileSync(
+  fonts,
+  `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><include>/etc/fonts/fonts.conf</include>
+  ${prefer("system-ui", "Inter")}${prefer("sans", "Inter")}${prefer("sans-serif", "Inter")}${prefer("ui-monospace", "JetBrains Mono")}
+  ${prefer("monospace", "JetBrains Mono")}</fontconfig>`,
+);
 const browser = await chromium.launch({
   executablePath: process.env.WINDLASS_CHROMIUM ?? found,
   chromiumSandbox: process.getuid?.() !== 0,
+  env: { ...process.env, FONTCONFIG_FILE: fonts },
 });
 
 // What an operator would have done: a nightly schedule, a paused queue, a queue under control with a halted key.

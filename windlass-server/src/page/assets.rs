@@ -9,6 +9,6 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 #[rustfmt::skip]
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
-    Asset { name: "main-FUQQ3HH4.js", bytes: include_bytes!("../../page/dist/main-FUQQ3HH4.js") },
+    Asset { name: "main-EDR7KURQ.js", bytes: include_bytes!("../../page/dist/main-EDR7KURQ.js") },
     Asset { name: "style-PN7NXIPS.css", bytes: include_bytes!("../../page/dist/style-PN7NXIPS.css") },
 ];

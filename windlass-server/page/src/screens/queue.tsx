@@ -148,9 +148,11 @@ export function QueueScreen({ name }: { name: string }) {
               </h1>
               {queue.paused ? <span class="pill">paused</span> : null}
               {queue.control ? <span class="pill">controlled</span> : null}
-              <span class="muted">
-                oldest ready <Oldest queue={queue} />
-              </span>
+              {queue.states.scheduled > 0 ? (
+                <span class="muted">
+                  oldest ready <Oldest queue={queue} />
+                </span>
+              ) : null}
               {mayOperate() ? (
                 <div class="actions">
                   <PauseButton queue={queue} reload={found.reload} />
