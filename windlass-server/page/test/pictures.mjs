@@ -50,21 +50,9 @@ const call = async (method, path, body) => {
 const first = async (path) => (await call("GET", path)).items[0];
 
 const found = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
-// The page takes the system's own font. A bare machine's is the widest there is; pictures are taken with one like those of desktops,
-// where it is installed (fonts-inter, fonts-jetbrains-mono).
-const fonts = join(folder, "fonts.conf");
-const prefer = (name, font) =>
-  `<alias binding="same"><family>${name}</family><prefer><family>${font}</family></prefer></alias>`;
-writeFileSync(
-  fonts,
-  `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><include>/etc/fonts/fonts.conf</include>
-  ${prefer("system-ui", "Inter")}${prefer("sans", "Inter")}${prefer("sans-serif", "Inter")}${prefer("ui-monospace", "JetBrains Mono")}
-  ${prefer("monospace", "JetBrains Mono")}</fontconfig>`,
-);
 const browser = await chromium.launch({
   executablePath: process.env.WINDLASS_CHROMIUM ?? found,
   chromiumSandbox: process.getuid?.() !== 0,
-  env: { ...process.env, FONTCONFIG_FILE: fonts },
 });
 
 // What an operator would have done: a nightly schedule, a paused queue, a queue under control with a halted key.
@@ -117,6 +105,19 @@ const DEVICES = [
   ["-phone", { width: 360, height: 780 }],
 ];
 
+// The page takes the system's own font, and a bare machine's is the widest there is. Pictures are taken with one like those of desktops,
+// where it is installed (fonts-inter, fonts-jetbrains-mono).
+const FONTS = `:root { --sans: Inter, system-ui, sans-serif; --mono: "JetBrains Mono", ui-monospace, monospace; }`;
+
+async function open(viewport, colorScheme) {
+  const context = await browser.newContext({ viewport, colorScheme, reducedMotion: "reduce" });
+  await context.route("**/style-*.css", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, body: (await response.text()) + FONTS });
+  });
+  return context;
+}
+
 const scribe = await browser.newPage();
 
 /** The same picture as WebP; the browser knows how to write that. */
@@ -154,7 +155,7 @@ async function take(page, name) {
 
 for (const theme of ["light", "dark"]) {
   for (const [device, viewport] of DEVICES) {
-    const context = await browser.newContext({ viewport, colorScheme: theme, reducedMotion: "reduce" });
+    const context = await open(viewport, theme);
     const page = await context.newPage();
     await page.goto(url);
     await page.getByRole("button", { name: "Understood" }).click();
@@ -185,7 +186,7 @@ if (!only || only.includes("sign-in")) {
   const closed = await serve(["--config", config]);
   for (const theme of ["light", "dark"])
     for (const [device, viewport] of DEVICES) {
-      const context = await browser.newContext({ viewport, colorScheme: theme });
+      const context = await open(viewport, theme);
       const page = await context.newPage();
       await page.goto(`${closed.url}/`);
       await page.getByLabel("Token").waitFor();

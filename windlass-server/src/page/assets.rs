@@ -10,5 +10,5 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
     Asset { name: "main-EDR7KURQ.js", bytes: include_bytes!("../../page/dist/main-EDR7KURQ.js") },
-    Asset { name: "style-PN7NXIPS.css", bytes: include_bytes!("../../page/dist/style-PN7NXIPS.css") },
+    Asset { name: "style-KIO54HMP.css", bytes: include_bytes!("../../page/dist/style-KIO54HMP.css") },
 ];

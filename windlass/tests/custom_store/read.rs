@@ -106,6 +106,7 @@ impl Tables {
             paused: self.queues.get(&job.spec.queue).copied().unwrap_or(false),
             waits_for: if job.state == State::Pending { waits_for } else { Vec::new() },
             ahead: ahead.take(EXPLAIN_SCAN_MAX).count(),
+            blocked: self.blocked(job, now),
             ..Circumstances::default()
         };
         for worker in self.live_workers(now) {
@@ -150,6 +151,7 @@ impl Tables {
             let scheduled = own().filter(|job| job.state == State::Scheduled);
             let mut record = QueueRecord::new(name.clone());
             record.paused = *paused;
+            record.control = self.controls.get(name).map(|known| known.record.clone());
             record.states = counts(own().map(|job| (job.state, 1)));
             record.oldest_scheduled = scheduled.map(|job| job.position).min();
             record
