@@ -178,7 +178,9 @@ export function QueueScreen({ name }: { name: string }) {
               {STATES.map((state) => (
                 <a key={state} href={href(jobsOf(queue.name, state))}>
                   <span class={`name ${state}`}>{stateWord[state]}</span>
-                  <span class="value">{number(queue.states[state])}</span>
+                  <span class={`value ${queue.states[state] >= 100_000 ? "long" : ""}`}>
+                    {number(queue.states[state])}
+                  </span>
                 </a>
               ))}
             </div>
