@@ -195,10 +195,10 @@ impl Tables {
             }
             items.push(record);
             if items.len() == query.limit.clamp(1, PAGE_MAX) {
-                return Ok(Page { items, next: Some(Cursor(key.clone())) });
+                return Ok(Page::new(items, Some(Cursor(key.clone()))));
             }
         }
-        Ok(Page { items, next: None })
+        Ok(Page::new(items, None))
     }
 
     /// Forgets keys that say nothing and have no jobs (K16).

@@ -311,9 +311,7 @@ impl Store for MapStore {
 
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         self.with(|tables, _| match query {
-            WorkflowQuery::Ids(ids) => {
-                Ok(Page { items: ids.iter().filter_map(|id| tables.workflow(*id)).collect(), next: None })
-            }
+            WorkflowQuery::Ids(ids) => Ok(Page::new(ids.iter().filter_map(|id| tables.workflow(*id)).collect(), None)),
             WorkflowQuery::Newest { limit, after } => tables.list_workflows(after.as_ref(), *limit),
         })
     }
