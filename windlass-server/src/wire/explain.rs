@@ -141,6 +141,22 @@ pub enum Because {
         /// Whether counting stopped there.
         capped: bool,
     },
+    /// Other jobs of its key come first, in a controlled queue.
+    KeyJobsAhead {
+        /// The key; empty where it has none.
+        key: String,
+        /// How many; at least this many when `capped`.
+        jobs: usize,
+        /// Whether counting stopped there.
+        capped: bool,
+    },
+    /// It is the turn of other keys first, in a controlled queue.
+    KeysAhead {
+        /// How many; at least this many when `capped`.
+        keys: usize,
+        /// Whether counting stopped there.
+        capped: bool,
+    },
     /// A reason that this version of the API has no name for; see the text.
     Other,
 }
@@ -203,6 +219,10 @@ impl From<&StoredWhy> for Because {
             StoredWhy::NoWorkerForType { job_type } => Because::NoWorkerForType { job_type: job_type.to_string() },
             StoredWhy::LimitReached { workers } => Because::LimitReached { workers: *workers },
             StoredWhy::JobsAhead { jobs, capped } => Because::JobsAhead { jobs: *jobs, capped: *capped },
+            StoredWhy::KeyJobsAhead { key, jobs, capped } => {
+                Because::KeyJobsAhead { key: key.clone(), jobs: *jobs, capped: *capped }
+            }
+            StoredWhy::KeysAhead { keys, capped } => Because::KeysAhead { keys: *keys, capped: *capped },
             _ => Because::Other,
         }
     }
@@ -231,6 +251,8 @@ impl Because {
             Because::NoWorkerForType { job_type } => StoredWhy::NoWorkerForType { job_type: JobType::new(job_type)? },
             Because::LimitReached { workers } => StoredWhy::LimitReached { workers },
             Because::JobsAhead { jobs, capped } => StoredWhy::JobsAhead { jobs, capped },
+            Because::KeyJobsAhead { key, jobs, capped } => StoredWhy::KeyJobsAhead { key, jobs, capped },
+            Because::KeysAhead { keys, capped } => StoredWhy::KeysAhead { keys, capped },
             Because::Other => return Ok(None),
         }))
     }

@@ -1,6 +1,6 @@
 //! Which waiting jobs a claim takes: keys by priority, by what runs and by turn, each job through its three gates.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
@@ -115,6 +115,23 @@ impl Control {
         let place = head.position.as_micros() + step * i64::from(head.priority.number());
         let level = if self.ageing.is_some() || self.ordered.is_some() { 0 } else { head.priority.number() };
         (level, place, head.sequence)
+    }
+
+    /// For each priority the place, a position and a sequence, before which a job of the same key comes before this one. Jobs
+    /// that are not due yet come before none.
+    pub fn before_within_key(&self, head: &Head, now: Timestamp) -> [(i64, i64); 5] {
+        let (level, _, sequence) = self.within_key(head);
+        Priority::ALL.map(|priority| {
+            let of_priority = |position| self.within_key(&Head { priority, position, ..*head });
+            let (own_level, from, _) = of_priority(Timestamp::EPOCH);
+            let (_, place, _) = self.within_key(head);
+            let due = (now.as_micros(), i64::MAX);
+            match own_level.cmp(&level) {
+                Ordering::Less => due,
+                Ordering::Equal => due.min((place - from, sequence)),
+                Ordering::Greater => (i64::MIN, i64::MIN),
+            }
+        })
     }
 }
 

@@ -170,6 +170,28 @@ proptest! {
         }
     }
 
+    /// What explain counts as ahead within a key is what a claim takes before.
+    #[test]
+    fn k10_what_is_before_a_job_of_its_key_comes_before_it(
+        ageing in prop::option::of(1_u64..5), ordered in any::<bool>(),
+        heads in prop::collection::vec((0_usize..5, 0_i64..20_000_000), 2..20), now in 0_i64..20_000_000,
+    ) {
+        let mut control = Control::new().fair();
+        control.ageing = ageing.map(Duration::from_secs);
+        control.ordered = ordered.then_some(AfterFailure::Halt);
+        let heads: Vec<Head> = (1..).zip(heads).map(|(sequence, (priority, position))| {
+            Head { sequence, priority: Priority::ALL[priority], position: at(position), at_door: false }
+        }).collect();
+        let before = control.before_within_key(&heads[0], at(now));
+        for other in heads.iter().filter(|other| other.position <= at(now)) {
+            let is_before = (other.position.as_micros(), other.sequence) < before[usize::from(other.priority.number())];
+            prop_assert_eq!(is_before, control.within_key(other) < control.within_key(&heads[0]));
+        }
+        for other in heads.iter().filter(|other| other.position > at(now)) {
+            prop_assert!((other.position.as_micros(), other.sequence) >= before[usize::from(other.priority.number())]);
+        }
+    }
+
     /// K10 and K11: every key has started once before one starts more often than its weight and one.
     #[test]
     fn k11_each_key_starts_before_one_starts_again(
@@ -296,4 +318,96 @@ fn what_an_operator_set_a_program_leaves_alone() {
     assert!(matches!(decide(put(3, false, Some(1)), by_operator.control), Err(Error::Conflict(_))));
     let hold = Change::Hold { gate: GateName::Queue, time: Some(Duration::from_secs(1)) };
     assert!(matches!(decide(ControlEdit::new(queue.clone(), hold), None), Err(Error::Conflict(_))));
+}
+
+fn strand(key: &str, kind: usize, heads: &[(i64, i64)]) -> Strand {
+    let head = |(sequence, position): &(i64, i64)| Head {
+        sequence: *sequence,
+        priority: Priority::Normal,
+        position: at(*position),
+        at_door: false,
+    };
+    let heads = heads.iter().map(head).collect();
+    Strand { id: 0, job_type: job_type(kind), key: key.to_owned(), wanted: true, was_open: true, heads, all: true }
+}
+
+#[test]
+fn a_control_is_read_as_it_was_written() {
+    let rate = Rate::per_minute(90).burst(4);
+    let control = Control::new()
+        .running(5)
+        .rate(rate)
+        .of_type(job_type(1), Limit::running(2).weight(3))
+        .each_key(Limit::rated(rate))
+        .fair()
+        .ageing(Duration::from_millis(1500))
+        .ordered(AfterFailure::GoOn);
+    let text = serde_json::to_string(&control).expect("written");
+    assert_eq!(serde_json::from_str::<Control>(&text).expect("read"), control);
+    assert!(text.contains(r#""ageing":1500000"#), "{text}");
+    let little = serde_json::to_string(&Control::new().running(5)).expect("written");
+    assert_eq!(little, r#"{"running":5}"#);
+    assert_eq!(serde_json::from_str::<Control>(&little).expect("read"), Control::new().running(5));
+    let gate = Gate { tat: 7, held_until: Some(at(9)), turn: 3, owner: Some(4), open: true, ..Gate::default() };
+    let text = serde_json::to_string(&Gate { running: 8, ..gate.clone() }).expect("written");
+    assert_eq!(serde_json::from_str::<Gate>(&text).expect("read"), gate, "what runs is counted, not kept");
+}
+
+#[test]
+fn times_beyond_all_bounds_do_not_overflow() {
+    let limit = Limit::rated(Rate { count: 1, per: Duration::MAX, burst: 1 });
+    let mut gate = Gate::default();
+    gate.take(&limit, at(0));
+    assert_eq!(gate.room(&limit, at(1_000_000_000_000)).starts, 0, "the next start is ages away");
+    let control = Control::new().ageing(Duration::MAX);
+    let head = Head { sequence: 1, priority: Priority::Bulk, position: at(0), at_door: false };
+    assert!(control.within_key(&head).1 > 1_000_000_000_000_000_000);
+}
+
+#[test]
+fn strands_beyond_the_last_that_was_read_are_not_asked_for() {
+    for control in [Control::new().fair(), Control::new().each_key(Limit::running(9))] {
+        let strands = [strand("a", 0, &[(1, 0), (2, 1)])];
+        let place = at(0).as_micros();
+        let turn = if control.fair { 0 } else { place };
+        let order = Order { level: Priority::Normal.number(), class: 0, turn, place, sequence: 1 };
+        let mut gates = Gates { unread: BTreeMap::from([(job_type(0), order)]), ..Gates::default() };
+        let picks = pick(&control, &gates, &strands, 1, at(9));
+        assert_eq!((picks.more.len(), picks.taken.len()), (0, 1), "those that were not read come after it");
+        gates.unread.insert(job_type(0), Order { turn: turn - 1, ..order });
+        assert_eq!(pick(&control, &gates, &strands, 1, at(9)).more, [job_type(0)]);
+    }
+}
+
+#[test]
+fn an_ordered_key_that_goes_on_with_its_owner_needs_no_other_job() {
+    let control = Control::new().ordered(AfterFailure::Halt);
+    let mut gates = Gates::default();
+    gates.keys.insert("a".to_owned(), Gate { owner: Some(9), ..Gate::default() });
+    gates.owners.insert("a".to_owned(), Owner::Unfinished);
+    let strands = [Strand { all: false, ..strand("a", 0, &[(9, 5)]) }, Strand { all: false, ..strand("a", 1, &[]) }];
+    let picks = pick(&control, &gates, &strands, 2, at(9));
+    assert_eq!((picks.short.len(), picks.taken.len()), (0, 1));
+    assert_eq!(picks.strands[1].look, Look::Full, "its others wait for the owner");
+}
+
+#[test]
+fn a_key_that_has_nothing_left_blocks_nothing() {
+    let control = Control::new().ordered(AfterFailure::Halt);
+    let mut gates = Gates::default();
+    gates.keys.insert("held".to_owned(), Gate { held_until: Some(at(99)), ..Gate::default() });
+    let strands = [strand("a", 0, &[(1, 0)]), strand("held", 0, &[(2, 0)])];
+    let picks = pick(&control, &gates, &strands, 9, at(9));
+    assert_eq!((picks.taken.len(), picks.blocked), (1, std::collections::BTreeSet::from(["hold"])));
+    assert_eq!(picks.again_at, Some(at(99)));
+}
+
+#[test]
+fn keys_that_come_back_take_one_turn_each_before_those_that_stayed() {
+    let control = Control::new().fair();
+    let back = |key: &str, sequence| Strand { was_open: false, ..strand(key, 0, &[(sequence, 5), (sequence + 1, 6)]) };
+    let strands = [strand("there", 0, &[(1, 0), (2, 0)]), back("b", 3), back("c", 5)];
+    let picks = pick(&control, &Gates::default(), &strands, 4, at(9));
+    let order: Vec<i64> = picks.taken.iter().map(|(_, head)| head.sequence).collect();
+    assert_eq!(order[..3], [3, 5, 1], "of one turn those that come back go first");
 }

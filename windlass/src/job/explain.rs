@@ -21,6 +21,8 @@ pub struct Circumstances {
     pub waits_for: Vec<JobId>,
     /// How many SCHEDULED jobs of its queue come before it, counted up to [`EXPLAIN_SCAN_MAX`].
     pub ahead: usize,
+    /// What comes before it in a controlled queue that tells keys apart; it counts instead of `ahead` there.
+    pub ahead_by_key: Option<AheadByKey>,
     /// Live workers that serve its queue, whatever the type.
     pub queue_workers: usize,
     /// Those of them that have a handler for its type.
@@ -29,6 +31,17 @@ pub struct Circumstances {
     pub free_slots: usize,
     /// The gates of its queue that let nothing through, each as a [`Why::Blocked`].
     pub blocked: Vec<Why>,
+}
+
+/// What comes before a job where keys are told apart: jobs of other keys do not stand in one row with it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AheadByKey {
+    /// The key that it counts under; empty where it has none.
+    pub key: String,
+    /// How many jobs of that key come before it, of those that a claim has sorted, counted up to [`EXPLAIN_SCAN_MAX`].
+    pub jobs: usize,
+    /// How many other keys are served before that key, while it is open, counted up to [`EXPLAIN_SCAN_MAX`].
+    pub keys: usize,
 }
 
 /// One reason why a job is not running now.
@@ -123,6 +136,22 @@ pub enum Why {
         /// Whether counting stopped there.
         capped: bool,
     },
+    /// Other jobs of its key come first, in a controlled queue.
+    KeyJobsAhead {
+        /// The key; empty where it has none.
+        key: String,
+        /// How many; at least this many when `capped`.
+        jobs: usize,
+        /// Whether counting stopped there.
+        capped: bool,
+    },
+    /// It is the turn of other keys first, in a controlled queue.
+    KeysAhead {
+        /// How many; at least this many when `capped`.
+        keys: usize,
+        /// Whether counting stopped there.
+        capped: bool,
+    },
 }
 
 /// Every reason why a job is not running now.
@@ -199,8 +228,24 @@ fn waiting(job: &JobRecord, around: &Circumstances, now: Timestamp, reasons: &mu
     } else if around.free_slots == 0 {
         reasons.push(Why::LimitReached { workers: around.type_workers });
     }
-    if job.state == State::Scheduled && around.ahead > 0 {
-        reasons.push(Why::JobsAhead { jobs: around.ahead, capped: around.ahead >= EXPLAIN_SCAN_MAX });
+    if job.state == State::Scheduled {
+        ahead(around, reasons);
+    }
+}
+
+fn ahead(around: &Circumstances, reasons: &mut Vec<Why>) {
+    let is_capped = |count: usize| count >= EXPLAIN_SCAN_MAX;
+    match &around.ahead_by_key {
+        None if around.ahead == 0 => {}
+        None => reasons.push(Why::JobsAhead { jobs: around.ahead, capped: is_capped(around.ahead) }),
+        Some(AheadByKey { key, jobs, keys }) => {
+            if *jobs > 0 {
+                reasons.push(Why::KeyJobsAhead { key: key.clone(), jobs: *jobs, capped: is_capped(*jobs) });
+            }
+            if *keys > 0 {
+                reasons.push(Why::KeysAhead { keys: *keys, capped: is_capped(*keys) });
+            }
+        }
     }
 }
 
@@ -241,6 +286,13 @@ impl fmt::Display for Why {
             Why::LimitReached { workers } => write!(f, "all slots of the {workers} workers that could run it are busy"),
             Why::JobsAhead { jobs, capped } => {
                 write!(f, "{}{jobs} jobs are ahead of it", if *capped { "at least " } else { "" })
+            }
+            Why::KeyJobsAhead { key, jobs, capped } => {
+                let of = if key.is_empty() { "without a key".to_owned() } else { format!("of key {key}") };
+                write!(f, "{}{jobs} jobs {of} are ahead of it", if *capped { "at least " } else { "" })
+            }
+            Why::KeysAhead { keys, capped } => {
+                write!(f, "{}{keys} keys are ahead of its own", if *capped { "at least " } else { "" })
             }
         }
     }

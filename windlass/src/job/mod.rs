@@ -34,7 +34,7 @@ pub use attempt::{AttemptRecord, Outcome};
 pub use damage::Damage;
 pub use dependency::{DEPENDENCIES_MAX, Dependency, DependencyKind, DependsOn};
 pub use edit::Edit;
-pub use explain::{Circumstances, EXPLAIN_SCAN_MAX, Explanation, Why};
+pub use explain::{AheadByKey, Circumstances, EXPLAIN_SCAN_MAX, Explanation, Why};
 pub(crate) use failure::cut;
 pub use failure::{
     CAUSES_MAX, CODE_BYTES_MAX, CODE_CANCELLED, CODE_DAMAGED, CODE_DEPENDENCY, CODE_EXECUTION_TIMEOUT,

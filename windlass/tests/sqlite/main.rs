@@ -495,3 +495,33 @@ async fn pruning_gives_space_back() {
     assert_eq!(store.count(&Filter::default(), 10, 10).await.expect("count").count, 0);
     assert_sound(&store).await;
 }
+
+#[tokio::test]
+async fn k3_a_slot_is_free_when_the_users_transaction_commits() {
+    let (_folder, path) = folder();
+    let store = SqliteStore::open(&path).expect("a store");
+    let control = windlass::flow::Control::new().running(1).each_key(windlass::flow::Limit::running(1));
+    let put = windlass::flow::Change::Put { control, version: None, from_code: false };
+    let edit = windlass::flow::ControlEdit::new(QueueName::default(), put);
+    store.control(&edit, None).await.expect("controlled");
+    let jobs = vec![spec(plain().key("a")); 3];
+    store.insert(Submission::new(jobs).expect("a batch")).await.expect("inserted");
+    let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 5);
+    let mut held = store.claim(&request).await.expect("claim").jobs;
+    assert_eq!(held.len(), 1);
+    let settlement = held.remove(0).lease.complete(None);
+    let mut users = Connection::open(&path).expect("a connection");
+    for commits in [false, true] {
+        let tx = users.transaction_with_behavior(TransactionBehavior::Immediate).expect("a transaction");
+        let settled = in_tx::settle(&tx, &SystemClock::default(), &settlement).expect("settled");
+        assert!(matches!(settled, Settled::Applied(State::Completed)), "{settled:?}");
+        if commits {
+            tx.commit().expect("committed")
+        } else {
+            tx.rollback().expect("rolled back")
+        }
+        let claimed = store.claim(&request).await.expect("claim").jobs.len();
+        assert_eq!(claimed, usize::from(commits), "a slot is free once its end is committed");
+    }
+    assert!(store.claim(&request).await.expect("claim").is_empty());
+}

@@ -189,6 +189,17 @@ fn waiting(why: &Why, job: &JobRecord, now: Timestamp, words: &mut Words) {
             words.why.push(format!("{at_least}{} of queue {queue} {come} first.", jobs(*ahead as u64)));
             words.todo.push((format!("windlass jobs edit {id} --priority high"), "let it go before ordinary jobs"));
         }
+        Why::KeyJobsAhead { key, jobs: ahead, capped } => {
+            let at_least = if *capped { "At least " } else { "" };
+            let come = if *ahead == 1 && !capped { "comes" } else { "come" };
+            let of = if key.is_empty() { "without a key".to_owned() } else { format!("of key {}", clean(key)) };
+            words.why.push(format!("{at_least}{} {of} {come} first.", jobs(*ahead as u64)));
+        }
+        Why::KeysAhead { keys, capped } => {
+            let at_least = if *capped { "at least " } else { "" };
+            let keys = if *keys == 1 { "one other key".to_owned() } else { format!("{keys} other keys") };
+            words.why.push(format!("It is the turn of {at_least}{keys} first."));
+        }
         other => words.why.push(format!("It is so that {other}.")),
     }
 }

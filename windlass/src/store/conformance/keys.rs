@@ -31,6 +31,7 @@ chapter![
     k16_no_trace,
     k16_keys_at_the_door_are_listed,
     k2_explain_names_the_jobs_in_the_gate,
+    k10_explain_counts_the_jobs_of_the_key_and_the_keys_before_it,
 ];
 
 async fn complete_all(bench: &Bench, claimed: Vec<crate::store::Claimed>) {
@@ -403,4 +404,33 @@ async fn k2_explain_names_the_jobs_in_the_gate(bench: Bench) {
     let second = bench.enqueue(job().key("c")).await;
     assert!(bench.claim_ids(9).await.contains(&first));
     assert_eq!(gates_of(&bench, second).await, [("key c".to_owned(), vec![first])]);
+}
+
+/// What comes before a job, by what it is told.
+async fn ahead_of(bench: &Bench, id: JobId) -> Vec<Why> {
+    let reasons = bench.store.explain(id).await.expect("explain").reasons;
+    let is_ahead = |why: &Why| matches!(why, Why::JobsAhead { .. } | Why::KeyJobsAhead { .. } | Why::KeysAhead { .. });
+    reasons.into_iter().filter(is_ahead).collect()
+}
+
+async fn k10_explain_counts_the_jobs_of_the_key_and_the_keys_before_it(bench: Bench) {
+    control(&bench, Control::new().fair()).await;
+    let insert = async |jobs| bench.insert(jobs).await.iter().map(|one| one.id).collect::<Vec<JobId>>();
+    let many = insert((0..9).map(|_| job().key("a")).collect()).await;
+    let few = insert(vec![job().key("b"), job().key("b")]).await;
+    let keyless = insert(vec![job(), job()]).await;
+    // The first claim sorts them, and the turn of "a" is over.
+    assert_eq!(bench.claim_ids(1).await, [many[0]]);
+    let of_key = |key: &str, jobs| Why::KeyJobsAhead { key: key.to_owned(), jobs, capped: false };
+    let keys = |keys| Why::KeysAhead { keys, capped: false };
+    assert_eq!(ahead_of(&bench, few[1]).await, [of_key("b", 1)], "what waits of other keys is not ahead of it");
+    assert_eq!(ahead_of(&bench, many[1]).await, [keys(2)]);
+    assert_eq!(ahead_of(&bench, many[8]).await, [of_key("a", 7), keys(2)]);
+    assert_eq!(ahead_of(&bench, keyless[1]).await[0], of_key("", 1));
+    let urgent = bench.enqueue(job().key("a").priority(Priority::Critical)).await;
+    assert_eq!(bench.claim_ids(1).await, [urgent]);
+    assert_eq!(ahead_of(&bench, many[2]).await[0], of_key("a", 1), "by priority, then by position");
+    change(&bench, Change::Clear { version: None }).await;
+    let plain = Why::JobsAhead { jobs: 9, capped: false };
+    assert_eq!(ahead_of(&bench, few[1]).await, [plain], "in a plain queue all stand in one row");
 }

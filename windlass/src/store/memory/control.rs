@@ -10,7 +10,7 @@ use crate::flow::{
     Change, Control, ControlEdit, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Gates, KeyRecord, Owner, Picks, Strand,
     blocked, pick,
 };
-use crate::job::{JobId, JobRecord, JobType, QueueName, State, Why};
+use crate::job::{AheadByKey, EXPLAIN_SCAN_MAX, JobId, JobRecord, JobType, QueueName, State, Why};
 use crate::observe;
 use crate::store::answer::{Claimed, Page, Wake};
 use crate::store::request::{ClaimRequest, Cursor, KeyQuery, PAGE_MAX};
@@ -305,6 +305,16 @@ impl Tables {
             gate.jobs = self.jobs_in(&job.spec.queue, known.control(), &gate.gate);
         }
         closed.into_iter().map(|gate| gate.why(&job.spec.queue)).collect()
+    }
+
+    /// What comes before a job where its queue tells keys apart.
+    pub(super) fn ahead_by_key(&self, sequence: Sequence, job: &JobRecord) -> Option<AheadByKey> {
+        let known = self.controlled(&job.spec.queue).filter(|known| known.control().has_strands())?;
+        let key = known.control().key_of(job.spec.options.key.as_deref());
+        let place = known.control().within_key(&head(job.claim_order(sequence)));
+        let strands = known.keys.get(key).into_iter().flat_map(|known| known.strands.values());
+        let jobs = strands.flat_map(|strand| strand.jobs.range(..place)).take(EXPLAIN_SCAN_MAX).count();
+        Some(AheadByKey { key: key.to_owned(), jobs, keys: known.keys_before(key, EXPLAIN_SCAN_MAX) })
     }
 
     /// The jobs in a gate that started first.

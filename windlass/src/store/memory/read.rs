@@ -128,6 +128,7 @@ impl Tables {
             paused: queue.is_some_and(|queue| queue.paused),
             waits_for: if entry.job.state == State::Pending { waits_for } else { Vec::new() },
             ahead,
+            ahead_by_key: self.ahead_by_key(entry.sequence, &entry.job),
             blocked: self.blocked(&entry.job, now),
             ..Circumstances::default()
         };

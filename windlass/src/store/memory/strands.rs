@@ -197,6 +197,23 @@ impl Controlled {
         self.open.range((Bound::Excluded(beyond), Bound::Unbounded)).next().map(|(job_type, _, _)| job_type)
     }
 
+    /// How many other keys have a strand that is served before those of this key, up to a limit; none while it has no open one.
+    pub(super) fn keys_before(&self, key: &str, limit: usize) -> usize {
+        let strands = self.keys.get(key).into_iter().flat_map(|known| known.strands.values());
+        let Some(own) = strands.filter(|strand| strand.look == Look::Open).map(|strand| strand.order).min() else {
+            return 0;
+        };
+        let mut before = BTreeSet::new();
+        let mut next = self.open.first().map(|(job_type, _, _)| job_type);
+        while let Some(job_type) = next {
+            let from = (job_type.clone(), Order { turn: i64::MIN, ..Order::FIRST }, String::new());
+            let strands = self.open.range(from..(job_type.clone(), own, String::new()));
+            before.extend(strands.map(|(_, _, other)| other).filter(|other| *other != key).take(limit));
+            next = self.next_type(job_type);
+        }
+        before.len().min(limit)
+    }
+
     /// The lowest turn of the strands that are open: the first of each level and class of each type.
     pub(super) fn lowest(&self) -> Option<i64> {
         let mut lowest: Option<i64> = None;

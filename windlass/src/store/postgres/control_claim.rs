@@ -5,6 +5,7 @@
 //! together. So others wait for two round trips, and a claim sees what every claim before it did.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::Inner;
@@ -26,7 +27,7 @@ use crate::time::Timestamp;
 /// How many jobs at the door a claim sorts beyond those it wants.
 pub(super) const SORTED: usize = 1000;
 /// How many open strands a claim looks at beyond the jobs it wants: of those with one turn the oldest job goes first.
-const OPEN_MORE: usize = 50;
+const OPEN_MORE: usize = 16;
 /// How many notes a claim takes in.
 pub(super) const NOTES_MAX: i64 = 1000;
 /// How many strands whose moment has come a claim looks at beyond those it wants.
@@ -133,31 +134,39 @@ impl Inner {
         let (time, oldest) = (self.given_time(), control.ordered.is_some());
         let (claimable, door): ([Parameter<'_>; 3], [Parameter<'_>; 4]) =
             ([&time, &known.queue, &lanes], [&time, &doors, &at_door, &oldest]);
-        let peeked = link
-            .query_in_row(&[
-                (include_str!("sql/has_claimable.sql"), &claimable),
-                (include_str!("sql/list_door.sql"), &door),
-            ])
-            .await?;
-        let row = peeked[0].first().ok_or_else(|| job_rows::corrupt("no answer"))?;
-        if !row.get::<_, bool>("claimable") && peeked[1].is_empty() {
-            let now = job_rows::time(row.get("now"));
-            let next = row.get::<_, Option<i64>>("next").map(|next| job_rows::time(next).since(now));
-            return Ok(Some(Through { again_in: next, ..Through::default() }));
+        let mut at_the_door = Vec::new();
+        // Where all jobs wait at the door, they are read under the lock, and after a claim that found all it is likely that there are.
+        if control.has_strands() || most == 0 || !known.found_all.load(Relaxed) {
+            let mut peeked = link
+                .query_in_row(&[
+                    (include_str!("sql/has_claimable.sql"), &claimable),
+                    (include_str!("sql/list_door.sql"), &door),
+                ])
+                .await?;
+            at_the_door = peeked.swap_remove(1);
+            let row = peeked[0].first().ok_or_else(|| job_rows::corrupt("no answer"))?;
+            if !row.get::<_, bool>("claimable") && at_the_door.is_empty() {
+                let now = job_rows::time(row.get("now"));
+                let next = row.get::<_, Option<i64>>("next").map(|next| job_rows::time(next).since(now));
+                return Ok(Some(Through { again_in: next, ..Through::default() }));
+            }
         }
-        if most == 0 && peeked[1].len() < sorted {
+        if most == 0 && at_the_door.len() < sorted {
             // Nothing is wanted, and what stands at the door is left to claims.
-            return Ok(Some(Through { door: peeked[1].len(), ..Through::default() }));
+            return Ok(Some(Through { door: at_the_door.len(), ..Through::default() }));
         }
         let (arrivals, keys) = (Vec::new(), Vec::new());
         let number = known.queue;
         let mut passage =
             Passage { name: queue, queue: number, control, request, most, lanes, doors, at_door, arrivals, keys };
-        passage.meet(&peeked[1])?;
-        let door = peeked[1].len();
+        passage.meet(&at_the_door)?;
+        let door = at_the_door.len();
         let passed = self.pass_under_lock(&mut link, &passage).await;
         match passed {
-            Ok(Some((jobs, again_in))) => Ok(Some(Through { jobs, again_in, door })),
+            Ok(Some((jobs, again_in))) => {
+                known.found_all.store(jobs.len() >= most, Relaxed);
+                Ok(Some(Through { jobs, again_in, door }))
+            }
             Ok(None) => {
                 link.roll_back().await;
                 Ok(None)
@@ -225,7 +234,7 @@ impl Inner {
         let reading = Reading::of(passage, 0);
         let (lock, fold): ([Parameter<'_>; 1], [Parameter<'_>; 2]) = ([&queue], [&queue, &NOTES_MAX]);
         let (strands, door): ([Parameter<'_>; 3], [Parameter<'_>; 1]) = ([&queue, &keys, &lanes], [&seqs]);
-        let (read, gates): ([Parameter<'_>; 10], [Parameter<'_>; 2]) = (reading.parameters(&time), [&time, &queue]);
+        let (read, gates): ([Parameter<'_>; 11], [Parameter<'_>; 2]) = (reading.parameters(&time), [&time, &queue]);
         let again: [Parameter<'_>; 4] = [&time, &passage.doors, &passage.at_door, &true];
         let mut statements: Vec<InRow<'_>> = vec![
             (include_str!("sql/lock_queue.sql"), &lock),
@@ -397,6 +406,11 @@ impl Inner {
     }
 }
 
+/// Whether priorities are merged within a key, so that the first jobs of each must be known.
+fn merges_priorities(control: &Control) -> bool {
+    control.ageing.is_some() || control.ordered.is_some()
+}
+
 fn strand_id(strand: &Strand) -> i32 {
     i32::try_from(strand.id).unwrap_or_default()
 }
@@ -471,6 +485,7 @@ struct Reading<'p> {
     on_strands: bool,
     heads: i32,
     ordered: bool,
+    of_each_priority: bool,
 }
 
 impl<'p> Reading<'p> {
@@ -487,14 +502,16 @@ impl<'p> Reading<'p> {
             later: if is_first && on_strands { small(passage.most.saturating_add(LATER)) } else { 0 },
             keys: if is_first { &passage.keys } else { &[] },
             on_strands,
-            heads: if on_strands { 2 } else { small(passage.most.max(1)) },
+            // One more than is wanted: the next one says where the strand stands then.
+            heads: if on_strands { 2 } else { small(passage.most.saturating_add(1)) },
             ordered: passage.control.ordered.is_some(),
+            of_each_priority: !on_strands || merges_priorities(passage.control),
         }
     }
 
-    fn parameters<'a>(&'a self, time: &'a Option<i64>) -> [Parameter<'a>; 10] {
-        let Reading { queue, lanes, most, from, later, keys, on_strands, heads, ordered } = self;
-        [time, queue, lanes, most, from, later, keys, on_strands, heads, ordered]
+    fn parameters<'a>(&'a self, time: &'a Option<i64>) -> [Parameter<'a>; 11] {
+        let Reading { queue, lanes, most, from, later, keys, on_strands, heads, ordered, of_each_priority } = self;
+        [time, queue, lanes, most, from, later, keys, on_strands, heads, ordered, of_each_priority]
     }
 }
 

@@ -12,10 +12,11 @@ use super::lanes::Lane;
 use super::link::{Link, Parameter};
 use super::turns::Caller;
 use crate::error::Error;
-use crate::flow::{Control, ControlRecord, GATE_JOBS_MAX, Gate, GateName, KeyRecord, Limit, Owner, blocked};
-use crate::job::{JobId, JobOptions, JobRecord, JobType, Why};
+use crate::flow::{Control, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Head, KeyRecord, Limit, Owner, blocked};
+use crate::job::{AheadByKey, EXPLAIN_SCAN_MAX, JobId, JobOptions, JobRecord, JobType, Why};
 use crate::store::answer::{DOOR_JOBS_MAX, Page};
 use crate::store::request::{Cursor, KeyQuery, PAGE_MAX};
+use crate::store::rules::Entry;
 use crate::time::Timestamp;
 
 /// How many waiting jobs of a strand are counted.
@@ -188,6 +189,28 @@ impl Inner {
             gate.jobs = self.jobs_in(link, queue, &lanes, &gate.gate).await?;
         }
         Ok(closed.into_iter().map(|gate| gate.why(&job.spec.queue)).collect())
+    }
+
+    /// What comes before a job where its queue tells keys apart.
+    pub(super) async fn ahead_by_key(
+        &self,
+        link: &Link<'_>,
+        entry: &Entry,
+        now: Timestamp,
+    ) -> Result<Option<AheadByKey>, Fault> {
+        let job = &entry.job;
+        let controlled = self.control_of(link, job.spec.queue.as_str()).await?;
+        let Some((queue, control)) = controlled.filter(|(_, control)| control.has_strands()) else { return Ok(None) };
+        let key = control.key_of(job.spec.options.key.as_deref());
+        let (priority, position, sequence) = job.claim_order(entry.sequence);
+        let before = control.before_within_key(&Head { sequence, priority, position, at_door: false }, now);
+        let (positions, sequences): (Vec<i64>, Vec<i64>) = before.into_iter().unzip();
+        let most = i64::try_from(EXPLAIN_SCAN_MAX).unwrap_or(i64::MAX);
+        let parameters: [Parameter<'_>; 5] = [&queue, &key, &positions, &sequences, &most];
+        let rows = link.query(include_str!("sql/count_keys_ahead.sql"), &parameters).await?;
+        let count =
+            |name: &str| rows.first().map_or(0, |row| usize::try_from(row.get::<_, i64>(name)).unwrap_or_default());
+        Ok(Some(AheadByKey { key: key.to_owned(), jobs: count("jobs"), keys: count("keys") }))
     }
 
     /// The jobs in a gate that started first.

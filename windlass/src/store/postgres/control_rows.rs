@@ -25,9 +25,10 @@ pub(super) struct StrandRow {
     pub(super) lane: Lane,
     pub(super) kept: Kept,
     limit: Option<Limit>,
-    /// The first jobs of each priority, and how many were asked for.
+    /// The first jobs, and how many were asked for: of each priority, or in all.
     heads: Vec<Head>,
     most: usize,
+    of_each_priority: bool,
     owner: Owner,
     /// The job that an ordered key goes on with, if it waits here.
     owner_head: Option<Head>,
@@ -72,6 +73,7 @@ impl StrandRow {
             limit: limits.map(serde_json::from_str).transpose()?,
             heads: Vec::new(),
             most: usize::try_from(row.get::<_, i32>("most")).unwrap_or_default(),
+            of_each_priority: row.get("of_each_priority"),
             owner: owner_of(row.get("owner_state")),
             owner_head,
         };
@@ -88,7 +90,7 @@ impl StrandRow {
 
     /// Takes more of its first jobs, which were asked for up to a number of each priority.
     pub(super) fn put_heads(&mut self, heads: Vec<Head>, most: usize) {
-        (self.heads, self.most) = (heads, most);
+        (self.heads, self.most, self.of_each_priority) = (heads, most, true);
     }
 
     pub(super) fn most(&self) -> usize {
@@ -98,6 +100,22 @@ impl StrandRow {
     /// Where its jobs wait: on the strand, or at the door where keys make no difference.
     pub(super) fn stands_in(&self, control: &Control) -> Lane {
         if control.has_strands() { self.strand } else { self.lane }
+    }
+
+    /// Up to where its jobs are known; `None` where all are.
+    fn read_up_to(&self, control: &Control) -> Option<(u8, i64, i64)> {
+        let end_of = |heads: &mut dyn Iterator<Item = &Head>| heads.map(|head| control.within_key(head)).max();
+        if !self.of_each_priority {
+            return end_of(&mut self.heads.iter()).filter(|_| self.heads.len() >= self.most);
+        }
+        let mut last: Option<(u8, i64, i64)> = None;
+        for priority in Priority::ALL {
+            let of_priority = || self.heads.iter().filter(|head| head.priority == priority);
+            if of_priority().count() >= self.most {
+                last = last.into_iter().chain(end_of(&mut of_priority())).min();
+            }
+        }
+        last
     }
 
     /// The strand as `pick` is handed it, with those at the door that belong to it.
@@ -110,14 +128,7 @@ impl StrandRow {
             all = self.heads.is_empty();
         } else {
             // What was not read comes after the last of what was, and so does what is at the door beyond that.
-            let mut last: Option<(u8, i64, i64)> = None;
-            for priority in Priority::ALL {
-                let of_priority = || self.heads.iter().filter(|head| head.priority == priority);
-                if of_priority().count() >= self.most {
-                    let end = of_priority().map(|head| control.within_key(head)).max();
-                    last = last.into_iter().chain(end).min();
-                }
-            }
+            let last = self.read_up_to(control);
             heads.extend(self.heads.iter().copied());
             heads.retain(|head| last.is_none_or(|last| control.within_key(head) <= last));
             all = last.is_none();

@@ -4,6 +4,7 @@
 //! remembered is dropped when the store has another primary.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ struct Known {
 pub(super) struct Controlled {
     pub(super) queue: i32,
     pub(super) control: Arc<Control>,
+    /// Whether the last claim here found all that it wanted.
+    pub(super) found_all: Arc<AtomicBool>,
 }
 
 impl Known {
@@ -180,7 +183,11 @@ impl Lanes {
             let control = row.get::<_, Option<&str>>("control").map(serde_json::from_str::<ControlRecord>);
             if let Some(Ok(record)) = control {
                 let control = Arc::new(record.control);
-                known.controlled.entry(queue).or_insert_with(|| Controlled { queue: row.get("queue"), control });
+                known.controlled.entry(queue).or_insert_with(|| Controlled {
+                    queue: row.get("queue"),
+                    control,
+                    found_all: Arc::default(),
+                });
             }
         }
         Ok(())

@@ -431,6 +431,7 @@ impl Inner {
             [&now.as_micros(), &queue, &priority, &job.position.as_micros(), &entry.sequence, &most];
         let rows = link.query(include_str!("sql/count_ahead.sql"), &parameters).await?;
         around.ahead = rows.first().map_or(0, |row| usize::try_from(row.get::<_, i64>("ahead")).unwrap_or_default());
+        around.ahead_by_key = self.ahead_by_key(&link, &entry, now).await?;
         around.blocked = self.blocked(&link, job, now).await?;
         for worker in self.live_workers(&link).await? {
             worker.tell(job, &mut around);

@@ -8,12 +8,13 @@ use rusqlite::params;
 use super::columns::{json, text};
 use super::fault::{Answer, Fault};
 use super::job_rows::Entry;
+use super::strands::StrandRow;
 use super::transaction::Transaction;
 use crate::error::Error;
 use crate::flow::{
-    Change, Control, ControlEdit, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Gates, KeyRecord, Owner, blocked,
+    Change, Control, ControlEdit, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Gates, Head, KeyRecord, Owner, blocked,
 };
-use crate::job::{JobId, Priority, QueueName, State, Why};
+use crate::job::{AheadByKey, EXPLAIN_SCAN_MAX, JobId, Priority, QueueName, State, Why};
 use crate::store::answer::{DOOR_JOBS_MAX, Page};
 use crate::store::moving::Flow;
 use crate::store::request::{Cursor, KeyQuery, PAGE_MAX};
@@ -200,6 +201,41 @@ impl Transaction<'_> {
             gate.jobs = self.jobs_in(queue, &gate.gate)?;
         }
         Ok(closed.into_iter().map(|gate| gate.why(queue)).collect())
+    }
+
+    /// What comes before a job where its queue tells keys apart.
+    pub(super) fn ahead_by_key(&mut self, entry: &Entry) -> Answer<Option<AheadByKey>> {
+        let (job, queue) = (&entry.job, &entry.job.spec.queue);
+        let Some(ControlRecord { control, .. }) = self.controlled(queue)?.filter(|one| one.control.has_strands())
+        else {
+            return Ok(None);
+        };
+        let key = control.key_of(job.spec.options.key.as_deref());
+        let (priority, position, sequence) = job.claim_order(entry.seq);
+        let before = control.before_within_key(&Head { sequence, priority, position, at_door: false }, self.now);
+        let (strands, mut jobs, mut keys) = (self.strands_of(queue, [key])?, 0, 0);
+        for strand in &strands {
+            for (priority, (at, seq)) in before.iter().enumerate() {
+                let room = i64::try_from(EXPLAIN_SCAN_MAX - jobs).unwrap_or_default();
+                jobs += self.count_before(strand.lane, priority, (*at, *seq), room)?;
+            }
+        }
+        if let Some(own) = strands.iter().filter(|strand| strand.is_open()).map(StrandRow::order).min() {
+            let mut statement = self.statement(include_str!("sql/count_keys_ahead.sql"))?;
+            let most = EXPLAIN_SCAN_MAX as i64;
+            let asked = params![
+                queue.as_str(),
+                format!("k:{key}"),
+                own.level,
+                own.class,
+                own.turn,
+                own.place,
+                own.sequence,
+                most
+            ];
+            keys = statement.query_row(asked, |row| row.get::<_, u32>(0))? as usize;
+        }
+        Ok(Some(AheadByKey { key: key.to_owned(), jobs, keys }))
     }
 
     /// The jobs in a gate that started first.

@@ -109,6 +109,7 @@ impl Transaction<'_> {
             around.waits_for = open.into_iter().map(|parent| self.id_of(parent)).collect::<Answer<_>>()?;
         }
         if job.state == State::Scheduled {
+            around.ahead_by_key = self.ahead_by_key(&entry)?;
             around.ahead = self.ahead_of(&entry)?;
         }
         around.blocked = self.blocked(&entry)?;
@@ -130,12 +131,17 @@ impl Transaction<'_> {
                     false => (self.now.as_micros(), i64::MAX),
                 };
                 let room = i64::try_from(EXPLAIN_SCAN_MAX - ahead).unwrap_or_default();
-                let from = [lane.lane, i64::from(priority.number()), at, seq, room];
-                let mut statement = self.statement(include_str!("sql/count_ahead.sql"))?;
-                ahead += statement.query_row(from, |row| row.get::<_, u32>(0))? as usize;
+                ahead += self.count_before(lane.lane, usize::from(priority.number()), (at, seq), room)?;
             }
         }
         Ok(ahead)
+    }
+
+    /// How many jobs of a lane and priority stand before a place, up to a limit.
+    pub(super) fn count_before(&self, lane: i64, priority: usize, at: (i64, i64), most: i64) -> Answer<usize> {
+        let asked = [lane, i64::try_from(priority).unwrap_or_default(), at.0, at.1, most];
+        let mut statement = self.statement(include_str!("sql/count_ahead.sql"))?;
+        Ok(statement.query_row(asked, |row| row.get::<_, u32>(0))? as usize)
     }
 
     /// Every lane with its counts, as they are now: what is due counts as SCHEDULED.

@@ -1,7 +1,7 @@
 -- Takes in the notes that ended leases left: how many fewer run, these keys are to be looked at, these gates are held.
 -- $1 queue, $2 how many notes at most. The queue is held.
 -- A strand that is open stays so without being looked at, unless its place among others may have changed.
--- By note_pkey, strand_pkey, strand_queue_key_lane_key and gate_pkey.
+-- By note_pkey, strand_pkey, strand_queue_key_lane_key, then by place in the table; gate_pkey.
 with n as (
     delete from windlass.note
     where queue = $1::int
@@ -26,13 +26,15 @@ keys as materialized (
     group by k.key
 ),
 touched as materialized (
-    select t.strand, sum(t.count)::int as count, max(t.hold) as hold, bool_or(t.named) as named
+    select max(t.spot) as spot, sum(t.count)::int as count, max(t.hold) as hold, bool_or(t.named) as named
     from (
-        select f.strand, f.count, null::bigint as hold, false as named from freed f
+        select f.strand, null::tid as spot, f.count, null::bigint as hold, false as named from freed f
         union all
-        select s.strand, 0, k.hold, k.named
+        select s.strand, s.spot, 0, k.hold, k.named
         from keys k
-        cross join lateral (select strand from windlass.strand where queue = $1::int and key = k.key offset 0) s
+        cross join lateral (
+            select ctid as spot, strand from windlass.strand where queue = $1::int and key = k.key offset 0
+        ) s
     ) t
     group by t.strand
 ),
@@ -48,7 +50,7 @@ looked as (
             else 1
         end
     from touched t
-    where s.strand >= t.strand and s.strand <= t.strand
+    where s.ctid = t.spot
     returning s.lane, t.count
 )
 update windlass.gate g

@@ -2,7 +2,7 @@
 -- those of keys that are named, and all others of the same keys.
 -- $1 the time, null for the server's; $2 queue; $3 lanes that are wanted; $4 how many open ones of each, and $5 how many to pass
 -- over first; $6 how many whose moment has come; $7 keys; $8 whether jobs wait on strands, or all at the door; $9 how many jobs
--- of each priority at least; $10 whether owners are asked for.
+-- at least, $11 of each priority, or of the most urgent ones in all; $10 whether owners are asked for.
 -- By strand_next, strand_later, strand_queue_key_lane_key and ready_claim.
 with clock as materialized (
     select coalesce($1::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now
@@ -48,20 +48,32 @@ heads as materialized (
 )
 select
     s.strand, s.key, s.lane, s.look, s.level, s.class, s.turn, s.running, s.tat, s.held_until, s.owner, s.limits,
-    h.seqs, h.priorities, h.dues, (select most from heads) as most,
+    h.seqs, h.priorities, h.dues, (select most from heads) as most, $11::boolean as of_each_priority,
     o.id as owner_id, o.state as owner_state, w.priority as owner_priority, w.due as owner_due
 from strands s
 left join lateral (
     select array_agg(r.seq) as seqs, array_agg(r.priority) as priorities, array_agg(r.due) as dues
-    from generate_series(0, 4) as p(priority)
-    cross join lateral (
+    from (
         select r.seq, r.priority, r.due
+        from generate_series(0, 4) as p(priority)
+        cross join lateral (
+            select r.seq, r.priority, r.due
+            from windlass.ready r
+            where r.lane = case when $8::boolean then s.strand else s.lane end and r.priority = p.priority
+                and r.due <= (select now from clock)
+                and (r.deadline is null or r.deadline > (select now from clock))
+            order by r.due, r.seq + 0
+            limit (select most from heads)
+        ) r
+        where $11::boolean
+        union all
+        (select r.seq, r.priority, r.due
         from windlass.ready r
-        where r.lane = case when $8::boolean then s.strand else s.lane end and r.priority = p.priority
+        where r.lane = s.strand and not $11::boolean
             and r.due <= (select now from clock)
             and (r.deadline is null or r.deadline > (select now from clock))
-        order by r.due, r.seq + 0
-        limit (select most from heads)
+        order by r.lane, r.priority, r.due, r.seq + 0
+        limit (select most from heads))
     ) r
     where s.lane <> 0
 ) h on true
