@@ -8,18 +8,15 @@ use crate::store::open::UnderWorkers;
 use crate::store::request::WORKER_LIVE;
 
 /// The steps, by number from 1. A step that was released is never edited.
-const STEPS: [&str; 2] = [
-    concat!(
-        include_str!("migrations/0001_jobs.sql"),
-        include_str!("migrations/0001_places.sql"),
-        include_str!("migrations/0001_records.sql"),
-        include_str!("migrations/0001_flow.sql"),
-        include_str!("migrations/0001_view.sql"),
-        include_str!("migrations/0001_marks.sql"),
-        include_str!("migrations/0001_enqueue.sql"),
-    ),
-    include_str!("migrations/0002_later.sql"),
-];
+const STEPS: [&str; 1] = [concat!(
+    include_str!("migrations/0001_jobs.sql"),
+    include_str!("migrations/0001_places.sql"),
+    include_str!("migrations/0001_records.sql"),
+    include_str!("migrations/0001_flow.sql"),
+    include_str!("migrations/0001_view.sql"),
+    include_str!("migrations/0001_marks.sql"),
+    include_str!("migrations/0001_enqueue.sql"),
+)];
 
 /// The newest step of the schema that this program can use.
 pub const SCHEMA_VERSION: usize = STEPS.len();
@@ -150,20 +147,20 @@ mod tests {
         let url = std::env::var("WINDLASS_TEST_POSTGRES").expect("WINDLASS_TEST_POSTGRES must name a database");
         let schema = format!("step_{}", uuid::Uuid::new_v4().simple());
         let options = PostgresOptions::new(&url).and_then(|options| options.schema(&schema)).expect("valid");
-        let store = PostgresStore::with(options.clone()).await.expect("steps 1 and 2");
+        let store = PostgresStore::with(options.clone()).await.expect("step 1");
         let spec = NewJob::new("test", Payload::default()).check(&Limits::default(), &Policies::default());
         let batch = Submission::new(vec![spec.expect("valid")]).expect("a batch");
         let job = store.insert(batch).await.expect("a job of the older program").jobs[0].id;
 
-        let steps = [STEPS[0], STEPS[1], LATER];
+        let steps = [STEPS[0], LATER];
         let mut link = store.inner.link(Caller::Worker).await.expect("a connection");
         let alive = "insert into windlass.worker (id, started_at, seen_at, report)
             values ('old', 0, (extract(epoch from clock_timestamp()) * 1000000)::bigint, '{}')";
         link.batch(&text(alive, &schema)).await.expect("a worker of the older program");
         let refused = migrate_by(&steps, &mut link, &schema, 1, UnderWorkers::Refuse).await.expect_err("it lives");
         let refused = refused.into_error("open the store").to_string();
-        assert!(refused.contains("step 2 of 3, and 1 live workers"), "{refused}");
-        for (attempt, under) in [("step 3", UnderWorkers::Migrate), ("nothing is left to do", UnderWorkers::Refuse)] {
+        assert!(refused.contains("step 1 of 2, and 1 live workers"), "{refused}");
+        for (attempt, under) in [("step 2", UnderWorkers::Migrate), ("nothing is left to do", UnderWorkers::Refuse)] {
             migrate_by(&steps, &mut link, &schema, 1, under).await.expect(attempt);
         }
         drop(link);
@@ -174,7 +171,7 @@ mod tests {
         assert_eq!(found[0].as_ref().map(|job| job.state), Some(State::Scheduled));
 
         let refused = PostgresStore::with(options).await.expect_err("the older program").to_string();
-        assert!(refused.contains("is at step 3, but this program knows only 2"), "{refused}");
+        assert!(refused.contains("is at step 2, but this program knows only 1"), "{refused}");
         store.drop_schema().await.expect("it goes");
     }
 }
