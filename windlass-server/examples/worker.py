@@ -1,6 +1,5 @@
 """A whole worker in Python's standard library: python3 worker.py http://127.0.0.1:7654 QUEUE"""
 import json, os, signal, socket, sys, threading, time, urllib.request
-
 BASE, QUEUE, SLOTS, LEASE = sys.argv[1], sys.argv[2], 4, 15
 NAME, TOKEN = "%s.%d" % (socket.gethostname(), os.getpid()), os.environ.get("WINDLASS_TOKEN")
 HEADERS = {"content-type": "application/json", **({"authorization": f"Bearer {TOKEN}"} if TOKEN else {})}
@@ -10,12 +9,9 @@ class Permanent(Exception):
     """A failure that trying again cannot help; any other exception is tried again."""
 
 def greet(payload, job):
-    if not payload.get("name"):
-        raise Permanent("nobody to greet")
-    if job["stop"].wait(payload.get("seconds", 0)):  # set on a cancel, and when the lease is lost
-        raise InterruptedError("asked to stop")
+    if not payload.get("name"): raise Permanent("nobody to greet")
+    if job["stop"].wait(payload.get("seconds", 0)): raise InterruptedError  # set on a cancel, and when the lease is lost
     return {"hello": payload["name"]}
-
 HANDLERS = {"greet": greet}
 
 def call(path, **body):
@@ -27,14 +23,12 @@ def run(job):
     try:
         outcome = {"outcome": "completed", "result": HANDLERS[job["type"]](job["payload"], job)}
     except Exception as error:
-        failure = {"message": repr(error), "category": "permanent" if isinstance(error, Permanent) else "temporary"}
-        outcome = {"outcome": "failed", "failure": failure}
-    while time.monotonic() < job["until"]:  # the same settlement twice is harmless, so a lost answer is repeated
-        try:
-            call("/v1/leases/settle", settlements=[{**job["key"], **outcome}])
-            break
-        except OSError:
-            time.sleep(0.5)
+        category = "permanent" if isinstance(error, Permanent) else "temporary"
+        outcome = {"outcome": "failed", "failure": {"category": category, "message": repr(error)}}
+    settled = None
+    while not settled and time.monotonic() < job["until"]:  # the same settlement twice is harmless: a lost answer is repeated
+        try: settled = call("/v1/leases/settle", settlements=[{**job["key"], **outcome}])
+        except OSError: time.sleep(0.5)
     del running[job["id"]]
 
 def keep_leases():
@@ -46,8 +40,7 @@ def keep_leases():
             answers = [{"held": sent < job["until"]} for job in jobs]  # not confirmed in time is as good as lost
         for job, answer in zip(jobs, answers):
             job["until"] = sent + LEASE if "expires_in" in answer else job["until"]
-            if not answer["held"] or answer.get("cancel"):
-                job["stop"].set()
+            if not answer["held"] or answer.get("cancel"): job["stop"].set()
         time.sleep(LEASE / 30 if stopping.is_set() else LEASE / 3)
 
 def claim():
@@ -61,8 +54,6 @@ for name in (signal.SIGTERM, signal.SIGINT):
     signal.signal(name, lambda *_: stopping.set())
 threading.Thread(target=keep_leases).start()
 while not stopping.wait(0.05) or running:  # after a signal, what runs may finish
-    try:
-        stopping.is_set() or claim()
-    except OSError:
-        stopping.wait(1)
+    try: stopping.is_set() or claim()
+    except OSError: stopping.wait(1)
 call("/v1/workers", id=NAME, host="", queues=[])  # it serves nothing any more

@@ -147,7 +147,9 @@ fn foresee(asked: &Preview, from: Timestamp, n: usize) -> Result<Previewed, Erro
                     Timestamp::from_micros(anchor.as_micros().saturating_add(number.saturating_mul(micros(every))));
                 Foreseen { at, local: local(&TimeZone::UTC, moment(at)), note: None }
             };
-            let next = (passed..).take(n).map(slot).collect();
+            let mut next: Vec<Foreseen> = (passed..).take(n).map(slot).collect();
+            // Time ends some day; what lies beyond is not repeated.
+            next.dedup_by_key(|slot| slot.at);
             Ok(Previewed { words, next, clock_changes: Vec::new(), warnings: Vec::new() })
         }
         Timing::Delay { .. } => {

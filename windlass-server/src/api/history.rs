@@ -30,5 +30,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 )]
 async fn history(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Json<History>, Refusal> {
     let store = state.store();
+    let _turn = state.bounds.turn().await?;
     Ok(Json(history::read(&**store, id).await?))
 }

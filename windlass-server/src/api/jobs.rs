@@ -228,6 +228,7 @@ async fn get(
     responses((status = 200, description = "The newest 100, the running one included.", body = Attempts))
 )]
 async fn attempts(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Json<Attempts>, Refusal> {
+    let _turn = state.bounds.turn().await?;
     let attempts = state.store().attempts(id).await?;
     Ok(Json(Attempts { items: attempts.iter().map(Into::into).collect() }))
 }
@@ -241,6 +242,8 @@ async fn attempts(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Js
     responses((status = 200, description = "The newest 1,000 lines of each attempt, and of these the newest 8 MiB.", body = Logs))
 )]
 async fn logs(State(state): State<ApiState>, Id(id): Id<JobId>) -> Result<Json<Logs>, Refusal> {
+    // Held while the answer is written, too: the lines of one job may be many times as large as a job.
+    let _turn = state.bounds.turn().await?;
     let lines = state.store().logs(id).await?;
     Ok(Json(Logs { items: lines.iter().map(Into::into).collect() }))
 }

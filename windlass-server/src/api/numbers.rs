@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{PAGE_MAX, Sample as StoredSample};
+use windlass::store::{LaneRecord, PAGE_MAX, Sample as StoredSample};
 use windlass::{Error, Timestamp};
 
 use super::ApiState;
@@ -13,6 +13,26 @@ use super::error::Refusal;
 use super::extract::{Body, Query};
 use super::roles::{Role, needs};
 use crate::wire::{Lanes, NewSample, Sample, Samples, sample_step};
+
+/// Most lanes of an answer: producers choose the names, and each is half a kilobyte.
+const LANES_MAX: usize = 10_000;
+
+/// Keeps the lanes with the most jobs ever, in their order; how many it leaves out.
+fn largest(lanes: &mut Vec<LaneRecord>) -> u64 {
+    let left_out = lanes.len().saturating_sub(LANES_MAX);
+    if left_out > 0 {
+        let mut sizes: Vec<u64> = lanes.iter().map(|lane| lane.accepted).collect();
+        let (_, least, above) = sizes.select_nth_unstable(left_out);
+        let least = *least;
+        let mut room = LANES_MAX - above.iter().filter(|size| **size > least).count();
+        lanes.retain(|lane| {
+            let fits = lane.accepted == least && room > 0;
+            room -= usize::from(fits);
+            lane.accepted > least || fits
+        });
+    }
+    left_out as u64
+}
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
@@ -24,7 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// The numbers of every queue and type
 ///
 /// How many jobs stand in each state, and what only grows: jobs accepted and ended, attempts retried and lost. Cheap at any
-/// size.
+/// size. Of more than 10,000 lanes those with the most jobs ever are told, and `left_out` counts the others.
 #[utoipa::path(
     get,
     path = "/v1/lanes",
@@ -36,7 +56,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 async fn lanes(State(state): State<ApiState>, mut query: Query) -> Result<Json<Lanes>, Refusal> {
     let ends_from = query.time("ends_after")?;
     query.done()?;
-    Ok(Json(Lanes::from(&state.store().observe(ends_from).await?)))
+    let _turn = state.bounds.turn().await?;
+    let mut seen = state.store().observe(ends_from).await?;
+    let left_out = largest(&mut seen.lanes);
+    Ok(Json(Lanes { left_out, ..Lanes::from(&seen) }))
 }
 
 /// What is remembered of the numbers
@@ -85,4 +108,26 @@ async fn put_sample(State(state): State<ApiState>, Body(new): Body<NewSample>) -
     }
     state.store().put_sample(step, &sample).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass::{JobType, QueueName};
+
+    use super::*;
+
+    #[test]
+    fn m10_of_too_many_lanes_the_largest_are_told_and_the_others_counted() {
+        let lane = |number: usize| {
+            let job_type = JobType::new(format!("t{number}")).expect("a name");
+            // The last thousand have had many jobs, the others one each.
+            let accepted = if number >= LANES_MAX { 7 } else { 1 };
+            LaneRecord { accepted, ..LaneRecord::new(QueueName::default(), job_type) }
+        };
+        let mut lanes: Vec<_> = (0..LANES_MAX + 1000).map(lane).collect();
+        assert_eq!(largest(&mut lanes), 1000);
+        assert_eq!(lanes.len(), LANES_MAX);
+        assert_eq!(lanes.iter().filter(|lane| lane.accepted == 7).count(), 1000);
+        assert_eq!(largest(&mut lanes), 0);
+    }
 }

@@ -34,6 +34,10 @@ const RUNNING_MAX: usize = 16;
 const KEPT_MAX: usize = 1000;
 /// How many refused jobs an operation's status shows.
 const REFUSED_MAX: usize = 1000;
+/// How many of them are kept of an older operation, and are shown in the list.
+const REFUSED_FEW: usize = 10;
+/// How many operations count as new.
+const NEW_MAX: usize = 50;
 /// Longest wait for the end of an operation.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -85,6 +89,13 @@ impl Registry {
             entries.remove(oldest);
         }
         entries.push_back(entry);
+        if let Some(older) = entries.len().checked_sub(NEW_MAX + 1) {
+            entries[older].status.send_if_modified(|status| {
+                status.refused.truncate(REFUSED_FEW);
+                status.refused.shrink_to_fit();
+                false
+            });
+        }
         Ok(())
     }
 
@@ -109,7 +120,15 @@ impl Registry {
 
     fn newest_first(&self) -> Vec<OperationStatus> {
         let entries = self.entries.lock().expect("nothing panics while it holds the registry");
-        entries.iter().rev().map(|entry| entry.status.borrow().clone()).collect()
+        let few = |entry: &Arc<Entry>| {
+            let status = entry.status.borrow();
+            OperationStatus {
+                refused: status.refused.iter().take(REFUSED_FEW).cloned().collect(),
+                problem: status.problem.clone(),
+                ..*status
+            }
+        };
+        entries.iter().rev().map(few).collect()
     }
 }
 
@@ -252,6 +271,8 @@ async fn step(
 }
 
 /// The acts on many jobs that this server runs or ran, newest first
+///
+/// Of refused jobs, ten each.
 #[utoipa::path(
     get,
     path = "/v1/operations",
@@ -271,7 +292,8 @@ async fn list(State(state): State<ApiState>) -> Json<Operations> {
         ("id" = String, Path, format = "uuid"),
         ("wait" = Option<crate::wire::Span>, Query, description = "How long to wait for its end; at most 60 s."),
     ),
-    responses((status = 200, description = "The operation as it stands.", body = OperationStatus))
+    responses((status = 200, description = "The operation as it stands. Of refused jobs at most 1,000 are told, or ten if fifty \
+        operations came after it.", body = OperationStatus))
 )]
 async fn get(
     State(state): State<ApiState>,

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
@@ -23,6 +23,7 @@ use windlass::store::{LaneRecord, Observation, WorkflowQuery};
 use windlass::{Error, JobId, JobRecord, Result, Timestamp, WorkflowId};
 
 use super::ApiState;
+use super::bounded;
 use super::error::Refusal;
 use super::extract::Query;
 use super::roles::{Role, needs};
@@ -34,6 +35,8 @@ const TOPICS_MAX: usize = 64;
 const WATCHED_MAX: usize = 200;
 /// From one look at what is watched to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After a look that took long, for it found large jobs or a slow store, the next waits this many times as long.
+const REST_TIMES: u32 = 4;
 /// The numbers are taken at each second look.
 const NUMBERS_EVERY: u32 = 2;
 /// How many messages a slow listener may fall behind; it then misses some, and the next tell the same.
@@ -163,13 +166,14 @@ impl Pulse {
             if topics.is_empty() || state.stopping.is_cancelled() {
                 return;
             }
+            let begun = Instant::now();
             match last.look(&state, &topics, look.is_multiple_of(NUMBERS_EVERY)).await {
                 // Nobody listening any more is no error.
                 Ok(beats) => beats.into_iter().for_each(|beat| drop(self.beats.send(beat))),
                 Err(error) => tracing::debug!(%error, "the pulse misses a beat"),
             }
             look = look.wrapping_add(1);
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(LOOK_EVERY.max(begun.elapsed() * REST_TIMES)).await;
         }
     }
 }
@@ -238,9 +242,12 @@ impl Last {
             self.jobs.clear();
             return Ok(());
         }
-        let found = state.store().find(&ids).await?;
-        let now: HashMap<JobId, Option<String>> =
-            ids.iter().copied().zip(found.iter().map(|job| job.as_ref().map(mark))).collect();
+        let mut now: HashMap<JobId, Option<String>> = HashMap::new();
+        // A few at a time: jobs come with all that they carry, and only a mark is kept of each.
+        for some in ids.chunks(bounded::rows_of(state.client().limits_in_force())) {
+            let found = state.store().find(some).await?;
+            now.extend(some.iter().copied().zip(found.iter().map(|job| job.as_ref().map(mark))));
+        }
         let moved = now.iter().filter(|(id, mark)| self.jobs.get(id).is_some_and(|last| last != *mark));
         beats.extend(moved.map(|(id, _)| changed(Topic::Job(*id))));
         self.jobs = now;

@@ -23,6 +23,9 @@ use super::jobs::PageParams;
 use super::roles::{Role, needs};
 use crate::wire::{Changed, Edge, FoundWorkflows, Graph, JobPage, Node, Why, Workflow, WorkflowIds, WorkflowPage};
 
+/// Most edges of a graph: a job may wait for a thousand others, and more cannot be drawn.
+const EDGES_MAX: usize = 100_000;
+
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(needs(Role::Read, routes!(list)))
@@ -81,6 +84,8 @@ fn states_of(names: &str) -> Result<Vec<WorkflowState>, Error> {
 }
 
 /// Get workflows by id
+///
+/// An id that is given twice is answered once.
 #[utoipa::path(
     post,
     path = "/v1/workflows/find",
@@ -92,9 +97,12 @@ fn states_of(names: &str) -> Result<Vec<WorkflowState>, Error> {
 )]
 async fn find(State(state): State<ApiState>, Body(asked): Body<WorkflowIds>) -> Result<Json<FoundWorkflows>, Refusal> {
     check_count("ids", asked.ids.len(), CALL_MAX)?;
-    let found = state.store().workflows(&WorkflowQuery::Ids(asked.ids.clone())).await?.items;
+    let mut seen = HashSet::with_capacity(asked.ids.len());
+    let ids: Vec<WorkflowId> = asked.ids.into_iter().filter(|id| seen.insert(*id)).collect();
+    let _turn = state.bounds.turn().await?;
+    let found = state.store().workflows(&WorkflowQuery::Ids(ids.clone())).await?.items;
     let found: HashMap<WorkflowId, &WorkflowRecord> = found.iter().map(|workflow| (workflow.id, workflow)).collect();
-    let items = asked.ids.iter().map(|id| found.get(id).map(|workflow| Workflow::from(*workflow))).collect();
+    let items = ids.iter().map(|id| found.get(id).map(|workflow| Workflow::from(*workflow))).collect();
     Ok(Json(FoundWorkflows { items }))
 }
 
@@ -133,7 +141,7 @@ async fn jobs(
 
 /// The jobs of a workflow and what waits for what
 ///
-/// At most the newest 10,000 jobs, as many as one workflow may begin with. With `fold`, a graph of more jobs than that has like
+/// At most the newest 10,000 jobs, as many as one workflow may begin with, and as many of them as have 100,000 edges together. With `fold`, a graph of more jobs than that has like
 /// siblings as one node: jobs of one type, queue and state that wait for the same jobs and are waited for by the same.
 #[utoipa::path(
     get,
@@ -161,9 +169,10 @@ async fn graph(
         let page =
             bounded::page(&state, ListQuery { filter: filter.clone(), limit: PAGE_MAX, after, ..ListQuery::default() })
                 .await?;
-        page.items.iter().for_each(|job| draw(&mut graph, job));
+        let drawn = page.items.iter().take_while(|job| draw(&mut graph, job)).count();
         after = page.next;
-        graph.truncated = after.is_some() && graph.nodes.len() >= BATCH_MAX;
+        let full = drawn < page.items.len() || (after.is_some() && graph.edges.len() >= EDGES_MAX);
+        graph.truncated = full || (after.is_some() && graph.nodes.len() >= BATCH_MAX);
         if after.is_none() || graph.truncated {
             graph.nodes.reverse();
             if graph.nodes.len() as u64 > fold {
@@ -174,7 +183,11 @@ async fn graph(
     }
 }
 
-fn draw(graph: &mut Graph, job: &JobRecord) {
+/// Draws a job, unless its edges are too many; whether it did.
+fn draw(graph: &mut Graph, job: &JobRecord) -> bool {
+    if graph.edges.len() + job.spec.depends_on.len() > EDGES_MAX {
+        return false;
+    }
     graph.nodes.push(Node {
         id: job.id,
         job_type: job.spec.job_type.to_string(),
@@ -193,6 +206,7 @@ fn draw(graph: &mut Graph, job: &JobRecord) {
             graph.edges.push(Edge { from, to: job.id, kind: dependency.kind });
         }
     }
+    true
 }
 
 /// Makes one node of jobs that differ in nothing that a graph shows.

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     retrying: bool,
     /// Only jobs in this queue
-    #[arg(long, value_name = "QUEUE", value_parser = parse::queue)]
+    #[arg(short, long, value_name = "QUEUE", value_parser = parse::queue)]
     queue: Option<QueueName>,
     /// Only jobs of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = parse::job_type)]

@@ -16,7 +16,7 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_delimiter = ',', value_name = "STATE")]
     state: Vec<States>,
     /// In this queue
-    #[arg(long, value_name = "QUEUE", value_parser = parse::queue)]
+    #[arg(short, long, value_name = "QUEUE", value_parser = parse::queue)]
     queue: Option<QueueName>,
     /// Of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = parse::job_type)]

@@ -75,7 +75,7 @@ pub(crate) struct KeysArgs {
     #[arg(long)]
     blocked: bool,
     /// How many at most
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
     /// How many to show; 0 for all
-    #[arg(long, default_value_t = LIMIT_DEFAULT, value_name = "N")]
+    #[arg(short = 'n', long, default_value_t = LIMIT_DEFAULT, value_name = "N")]
     pub(crate) limit: usize,
     /// Go on where an earlier list stopped
     #[arg(long, value_name = "CURSOR")]

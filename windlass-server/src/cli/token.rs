@@ -40,7 +40,7 @@ pub(crate) struct New {
     #[arg(long)]
     name: Option<String>,
     /// Only jobs of this queue; may be given several times
-    #[arg(long = "queue", value_name = "QUEUE", value_parser = queue)]
+    #[arg(short, long = "queue", value_name = "QUEUE", value_parser = queue)]
     queues: Vec<QueueName>,
     /// Only jobs of this type; may be given several times
     #[arg(long = "type", value_name = "TYPE", value_parser = job_type)]

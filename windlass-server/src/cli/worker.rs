@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "exec", value_name = "NAME")]
     env: Vec<String>,
     /// A queue to serve, and how many of its jobs at once
-    #[arg(long, value_name = "QUEUE[=N]", default_value = "default")]
+    #[arg(short, long, value_name = "QUEUE[=N]", default_value = "default")]
     queue: Vec<String>,
     /// A type to run; without one, every type
     #[arg(long = "type", value_name = "TYPE")]

@@ -4,6 +4,7 @@
 //! Each threshold is a constant with its reason. Nothing here changes anything, and nothing here is remembered: what is wrong now
 //! is told as long as it is wrong.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use windlass::store::{
     Store, WorkerRecord,
 };
 use windlass::workflow::Webhook;
-use windlass::{Error, Job, JobRecord, Result, State, Timestamp};
+use windlass::{Error, Job, JobRecord, Payload, Result, State, Timestamp};
 
 /// How long ready jobs may stand without a worker: a worker that restarts is back by then.
 const UNSERVED_AFTER: Duration = Duration::from_secs(30);
@@ -42,6 +43,8 @@ const STORE_SLOW: Duration = Duration::from_millis(250);
 const FREE_PERCENT: u64 = 10;
 /// How many running jobs are looked at.
 const RUNNING_LOOKED: usize = 200;
+/// How many jobs or schedules are read at once: what they carry is of no interest here, and may be large.
+const READ_AT_ONCE: usize = 32;
 
 /// How much it presses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
@@ -156,10 +159,10 @@ impl Seen {
             queues: store.queues().await?,
             lanes: observed.lanes,
             workers: store.workers().await?,
-            schedules: store.schedules(None, PAGE_MAX).await?,
+            schedules: schedules(store).await?,
             past: store.samples(SampleStep::Seconds, now.minus(LOOKED_BACK), now).await?,
             faults: allowed(store.faults(&all_faults).await.map(|page| page.items))?,
-            running: allowed(store.list(&running).await.map(|page| page.items))?,
+            running: allowed(jobs(store, running).await)?,
             took,
             sends_webhooks: true,
             operations: Vec::new(),
@@ -353,6 +356,41 @@ impl Seen {
             items.push(AttentionItem { act: Some("windlass store prune".to_owned()), ..item });
         }
         items
+    }
+}
+
+/// The first schedules by name, without what their jobs carry.
+async fn schedules(store: &dyn Store) -> Result<Vec<ScheduleRecord>> {
+    let mut all: Vec<ScheduleRecord> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.spec.name.clone());
+        let some = store.schedules(after.as_deref(), READ_AT_ONCE).await?;
+        let is_last = some.len() < READ_AT_ONCE;
+        all.extend(some.into_iter().map(|mut schedule| {
+            schedule.spec.job.payload = Payload::default();
+            schedule
+        }));
+        if is_last || all.len() >= PAGE_MAX {
+            return Ok(all);
+        }
+    }
+}
+
+/// Jobs, without what they carry.
+async fn jobs(store: &dyn Store, mut query: ListQuery) -> Result<Vec<JobRecord>> {
+    let (wanted, mut all) = (query.limit, Vec::new());
+    loop {
+        query.limit = READ_AT_ONCE.min(wanted - all.len());
+        let page = store.list(&query).await?;
+        all.extend(page.items.into_iter().map(|mut job| {
+            Arc::make_mut(&mut job.spec).payload = Payload::default();
+            job.checkpoint = None;
+            job
+        }));
+        query.after = page.next;
+        if query.after.is_none() || all.len() >= wanted {
+            return Ok(all);
+        }
     }
 }
 

@@ -262,3 +262,25 @@ fn the_worst_comes_first() {
     let seen = Seen { queues: vec![paused, queue("mail", 3, 31)], ..seen() };
     assert_eq!(kinds(&seen), [AttentionKind::NoWorker, AttentionKind::PausedWithWork]);
 }
+
+#[tokio::test]
+async fn attention_keeps_nothing_of_what_jobs_carry() {
+    let client = windlass::Client::in_memory();
+    let payload = windlass::Payload::json(&"x".repeat(1000)).expect("JSON");
+    // More than are read at once.
+    let many = READ_AT_ONCE * 2 + 3;
+    let job = || windlass::NewJob::new("t", payload.clone());
+    client.enqueue_all((0..many).map(|_| job()).collect::<Vec<_>>()).await.expect("enqueued");
+    let worker = windlass::job::WorkerId::new("w").expect("a name");
+    let request = windlass::store::ClaimRequest::new(worker, windlass::QueueName::default(), many);
+    assert_eq!(client.store().claim(&request).await.expect("claimed").jobs.len(), many);
+    for number in 0..many {
+        let job = job().check(&windlass::job::Limits::default(), &windlass::Policies::default()).expect("a valid job");
+        let spec = windlass::schedule::ScheduleSpec::every(format!("s{number}"), Duration::from_secs(60), job);
+        client.store().edit_schedule(&windlass::store::ScheduleEdit::Create(spec), None).await.expect("created");
+    }
+    let seen = Seen::look(&**client.store()).await.expect("seen");
+    assert_eq!((seen.running.len(), seen.schedules.len()), (many, many));
+    assert!(seen.running.iter().all(|job| job.spec.payload == windlass::Payload::default()));
+    assert!(seen.schedules.iter().all(|schedule| schedule.spec.job.payload == windlass::Payload::default()));
+}

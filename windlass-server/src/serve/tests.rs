@@ -20,6 +20,8 @@ use super::*;
 use crate::api::Caller;
 use crate::api::roles::Role;
 
+mod crowded;
+
 /// Longer than anything here takes, even on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 

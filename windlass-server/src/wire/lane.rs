@@ -47,6 +47,11 @@ pub struct Ends {
     pub cancelled: u64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn nothing(number: &u64) -> bool {
+    *number == 0
+}
+
 /// The numbers of all lanes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Lanes {
@@ -55,6 +60,9 @@ pub struct Lanes {
     pub now: Timestamp,
     /// The lanes, by queue and type.
     pub items: Vec<Lane>,
+    /// How many there are beside these.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub left_out: u64,
     /// With `ends_after`: the newest of those ends, newest first, at most 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<End>,
@@ -199,6 +207,7 @@ impl From<&Observation> for Lanes {
     fn from(seen: &Observation) -> Self {
         Lanes {
             now: seen.now,
+            left_out: 0,
             items: seen.lanes.iter().map(Lane::from).collect(),
             ends: seen.ends.iter().map(End::from).collect(),
         }

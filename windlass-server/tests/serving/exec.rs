@@ -198,6 +198,17 @@ async fn a_signal_lets_jobs_finish_and_a_second_one_is_passed_on() {
     assert_eq!(client.job(slow).await.expect("a job").state, State::Completed);
     std::fs::remove_file(place.path("pid")).expect("removed");
 
+    // `timeout` signals the process and then its group: that is one wish, not two.
+    let slow = enqueue(&client, quick("t", "1")).await;
+    let mut twice = worker(&place, "echo $$ > pid; sleep 1; echo 7", &[]);
+    pid_of(&place);
+    twice.signal("TERM");
+    std::thread::sleep(Duration::from_millis(10));
+    twice.signal("TERM");
+    assert_eq!(twice.wait().code(), Some(0), "{}", twice.err());
+    assert_eq!(client.job(slow).await.expect("a job").state, State::Completed);
+    std::fs::remove_file(place.path("pid")).expect("removed");
+
     let endless = enqueue(&client, quick("t", "1")).await;
     let mut second = worker(&place, &sleeper(&place, ":"), &["--kill-after", "1s"]);
     let pid = pid_of(&place);

@@ -58,6 +58,7 @@ pub(crate) use options::{check_chars, marks};
 pub(crate) use payload::check_size;
 pub use payload::{CONTENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX, Payload, SEALED_TYPE};
 pub use policies::{Policies, PolicyPatch};
+pub(crate) use record::REMARK_BYTES_MAX;
 pub use record::{
     ATTEMPTS_KEPT, CancelAsked, Firing, JobRecord, LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LeaseInfo, LogLine,
     PROGRESS_CHARS_MAX, Progress, Reason, ReasonKind, RequeueOptions, lease_end_within,

@@ -30,7 +30,7 @@ pub const LOG_LINE_BYTES_MAX: usize = 4 * 1024;
 /// Longest progress message, in characters; a line on a screen.
 pub const PROGRESS_CHARS_MAX: usize = 256;
 /// Longest name or remark of an operator, in bytes; longer ones are cut.
-const REMARK_BYTES_MAX: usize = 1024;
+pub(crate) const REMARK_BYTES_MAX: usize = 1024;
 
 /// A stored job: what was submitted, and what has become of it.
 ///

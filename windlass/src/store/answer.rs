@@ -270,6 +270,12 @@ impl ActRecord {
     pub fn new(at: Timestamp, act: impl Into<String>, target: impl Into<String>, changed: u64) -> Self {
         ActRecord { at, by: None, act: act.into(), target: target.into(), changed, why: None }
     }
+
+    /// As it is kept: remarks that are longer than anybody reads are cut, as those on a job are.
+    pub(crate) fn kept(self) -> Self {
+        let cut = |text: String| crate::job::cut(text, crate::job::REMARK_BYTES_MAX);
+        ActRecord { by: self.by.map(cut), target: cut(self.target), why: self.why.map(cut), ..self }
+    }
 }
 
 /// A queue and what waits in it.

@@ -310,7 +310,10 @@ impl<S> Worker<S> {
         self
     }
 
-    /// How long this worker's upkeep keeps ended jobs.
+    /// How long this worker's upkeep keeps ended jobs that do not say it themselves.
+    ///
+    /// Every worker of a store prunes, each by its own setting, so the shortest wins. Say it on the jobs instead, with
+    /// [`Policies`](crate::Policies) or [`NewJob::retention`](crate::NewJob::retention): that holds in every process.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.plan.settings.retention = retention;
         self

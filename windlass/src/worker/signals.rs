@@ -1,6 +1,11 @@
 //! The signals that ask a process to stop: SIGINT and SIGTERM, or Ctrl-C where there are no such signals.
 
+use std::time::{Duration, Instant};
+
 use crate::error::{Error, Result};
+
+/// Signals that come together are one: `timeout`, and others that stop a whole group of processes, send each of them twice.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Waits until this process is asked to stop: by SIGINT (Ctrl-C) or SIGTERM, which Docker, Kubernetes and systemd send.
 ///
@@ -28,6 +33,7 @@ pub async fn stop_signal() {
 pub(super) struct StopSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    last: Option<Instant>,
 }
 
 #[cfg(unix)]
@@ -35,14 +41,21 @@ impl StopSignals {
     pub(super) fn listen() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).map_err(|error| Error::store("listen for signals", error));
-        Ok(StopSignals { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        Ok(StopSignals { interrupt, terminate, last: None })
     }
 
     /// Waits for the next one.
     pub(super) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => {}
+                _ = self.terminate.recv() => {}
+            }
+            if self.last.is_none_or(|last| last.elapsed() >= TOGETHER) {
+                self.last = Some(Instant::now());
+                return;
+            }
         }
     }
 }

@@ -111,3 +111,31 @@ async fn l21_a_shorter_timeout_of_the_administrator_stays() {
     assert!(cut.contains("statement timeout"), "{cut}");
     assert!(begun.elapsed() < std::time::Duration::from_secs(18), "the store's own limit for locks is 20 s");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m13_a_damaged_control_stops_its_queue_and_no_other() {
+    let (store, schema) = store().await;
+    let client = windlass::Client::with_store(Arc::clone(&store) as Arc<dyn Store>);
+    client.queue("bad").expect("a name").control(windlass::flow::Control::new().running(5)).await.expect("controlled");
+    client.enqueue_all(["bad", "default"].map(|queue| plain().queue(queue))).await.expect("enqueued");
+    let step = windlass::store::SampleStep::Seconds;
+    let at = step.floor(store.now().await.expect("the time"));
+    for at in [at, at.plus(step.every())] {
+        store.put_sample(step, &windlass::store::Sample { at, lanes: Vec::new() }).await.expect("kept");
+    }
+    damage(&schema, "update windlass.queue set control = '{' where name = 'bad'").await;
+    damage(&schema, &format!("update windlass.sample set data = '{{' where at = {}", at.as_micros())).await;
+    let fresh = open(options(&url(), &schema)).await;
+    assert_eq!(fresh.queues().await.expect("queues").len(), 2);
+    assert_eq!(fresh.samples(step, at, at.plus(2 * step.every())).await.expect("samples").len(), 1, "one is a gap");
+    let mut request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 10);
+    request.queues.insert(0, (QueueName::new("bad").expect("a name"), 10));
+    let claimed = fresh.claim(&request).await.expect("claim");
+    let queues: Vec<_> = claimed.into_iter().map(|claimed| claimed.job.spec.queue.to_string()).collect();
+    assert_eq!(queues, ["default"]);
+    let found = fresh.check().await.expect("check");
+    assert!(found.iter().any(|found| found.contains("the control of queue bad")), "{found:?}");
+    // Who sets it anew mends it.
+    client.queue("bad").expect("a name").control(windlass::flow::Control::new().running(5)).await.expect("controlled");
+    assert!(fresh.queues().await.expect("queues")[0].control.is_some());
+}

@@ -1,7 +1,8 @@
 //! A damaged row stops one job and not its queue (M13), and `check` finds it.
 
+use windlass::flow::Control;
 use windlass::job::{CODE_DAMAGED, Why};
-use windlass::store::ListQuery;
+use windlass::store::{ListQuery, Sample, SampleStep};
 
 use super::*;
 
@@ -100,4 +101,38 @@ async fn m13_what_is_kept_beside_a_job_may_be_damaged_too() {
     assert_eq!((job.state, job.failure, job.reason), (State::Failed, None, None));
     let found = store.check().await.expect("check");
     assert!(found.iter().any(|found| found.contains("failure") && found.contains("reason")), "{found:?}");
+}
+
+#[tokio::test]
+async fn m13_a_damaged_control_stops_its_queue_and_no_other() {
+    let (_folder, path) = folder();
+    let store = Arc::new(SqliteStore::open(&path).expect("open"));
+    let client = windlass::Client::with_store(Arc::clone(&store) as Arc<dyn Store>);
+    let (bad, good) = (QueueName::new("bad").expect("a name"), QueueName::new("good").expect("a name"));
+    let job = |queue: &str| NewJob::new("t", Payload::default()).queue(queue);
+    client.queue("bad").expect("a name").control(Control::new().running(5)).await.expect("controlled");
+    client.enqueue_all([job("bad"), job("bad"), job("good")]).await.expect("enqueued");
+    let worker = WorkerId::new("w").expect("a name");
+    let mut request = ClaimRequest::new(worker, bad.clone(), 1);
+    let lease = store.claim(&request).await.expect("claim").jobs.remove(0).lease;
+    damage(&path, "update windlass_queue set control = '{' where name = 'bad'");
+    let step = SampleStep::Seconds;
+    let at = step.floor(store.now().await.expect("the time"));
+    for at in [at, at.plus(step.every())] {
+        store.put_sample(step, &Sample { at, lanes: Vec::new() }).await.expect("kept");
+    }
+    damage(&path, &format!("update windlass_sample set data = '{{' where at = {}", at.as_micros()));
+    let settled = store.settle(&[lease.complete(None)]).await.expect("settled");
+    assert!(matches!(settled[0], Settled::Applied(State::Completed)), "{settled:?}");
+    (request.queues, request.limit) = (vec![(bad, 5), (good, 5)], 10);
+    let claimed = store.claim(&request).await.expect("claim").jobs;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.spec.queue.as_str()).collect::<Vec<_>>(), ["good"]);
+    assert_eq!(store.queues().await.expect("queues").len(), 2);
+    let samples = store.samples(step, at, at.plus(2 * step.every())).await.expect("samples");
+    assert_eq!(samples.len(), 1, "one is a gap");
+    let found = store.check().await.expect("check");
+    assert!(found.iter().any(|found| found.contains("the control of queue bad")), "{found:?}");
+    // Who sets it anew mends it.
+    client.queue("bad").expect("a name").control(Control::new().running(5)).await.expect("controlled");
+    assert_eq!(store.claim(&request).await.expect("claim").jobs.len(), 1);
 }

@@ -24,13 +24,13 @@ pub(super) struct Arguments {
     #[arg(value_name = "ID")]
     id: Option<Typed<JobId>>,
     /// Only jobs in this queue
-    #[arg(long, value_name = "QUEUE", value_parser = parse::queue, conflicts_with = "id")]
+    #[arg(short, long, value_name = "QUEUE", value_parser = parse::queue, conflicts_with = "id")]
     queue: Option<QueueName>,
     /// Only jobs of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = parse::job_type, conflicts_with = "id")]
     job_type: Option<JobType>,
     /// Stop after so many lines
-    #[arg(long, value_name = "N", conflicts_with = "id")]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "id")]
     count: Option<u64>,
 }
 

@@ -107,7 +107,7 @@ pub struct Limits {
     pub headers: usize,
     /// The most connections at once.
     pub connections: usize,
-    /// The most requests worked on at once, and beside them the most heartbeats and settlements.
+    /// The most calls that look at once, beside them the most that submit or act, and the most heartbeats and settlements.
     pub requests: usize,
     /// The most claims at once, and beside them the most other requests that wait for something: `wait` on a job, events.
     pub waits: usize,

@@ -4,15 +4,20 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use axum::Router;
 use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
 
 use super::load::{Load, Pools};
 use super::token::{Mark, Token, Tokens};
 use crate::api::roles::Role;
 use crate::serve::bound::Bounds;
 use crate::serve::config::Settings;
+
+/// How often it is looked whether the token of a stream is over.
+const CLOCK_STEP: Duration = Duration::from_secs(60);
 
 /// The API as a token sees it.
 pub struct Apis {
@@ -61,7 +66,36 @@ pub(super) struct Admitted {
     /// Whether it is bound to queues or types.
     pub(super) bound: bool,
     pub(super) share: Option<Arc<Pools>>,
+    /// For how long it holds: what lasts longer is ended then.
+    pub(super) until: Until,
     pub(super) api: Router,
+}
+
+/// The end of a token: its own moment, or the day when it is taken out of the configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Until {
+    expires: Option<Timestamp>,
+    revoked: CancellationToken,
+}
+
+impl Until {
+    /// Waits for it; for ever where no token is asked for.
+    pub(super) async fn reached(self) {
+        let revoked = self.revoked.cancelled();
+        let Some(expires) = self.expires else { return revoked.await };
+        let over = async {
+            // A step at a time, because the machine's clock may be set meanwhile.
+            while let Ok(left) = Duration::try_from(expires.duration_since(Timestamp::now()))
+                && !left.is_zero()
+            {
+                tokio::time::sleep(left.min(CLOCK_STEP)).await;
+            }
+        };
+        tokio::select! {
+            () = revoked => {}
+            () = over => {}
+        }
+    }
 }
 
 /// Why somebody was not.
@@ -79,6 +113,26 @@ pub(super) enum Unknown {
 struct Each {
     tokens: Tokens,
     admitted: Vec<Admitted>,
+    /// Ends what is under way without a token when one is asked for.
+    nobody: CancellationToken,
+}
+
+/// What stays when other tokens are put in force: what tokens have under way still counts, and goes on if they stay as they were.
+#[derive(Default)]
+struct Kept {
+    shares: HashMap<String, Arc<Pools>>,
+    tokens: Vec<(Token, CancellationToken)>,
+}
+
+impl Each {
+    fn kept(&self) -> Kept {
+        let share = |one: &Admitted| Some((one.name.clone()?, one.share.clone()?));
+        let ends = self.admitted.iter().map(|one| one.until.revoked.clone());
+        Kept {
+            shares: self.admitted.iter().filter_map(share).collect(),
+            tokens: self.tokens.iter().cloned().zip(ends).collect(),
+        }
+    }
 }
 
 pub(super) struct Access {
@@ -116,15 +170,20 @@ impl fmt::Debug for Access {
 impl Access {
     pub(super) fn new(apis: Apis, settings: &Settings, load: &Load) -> Self {
         let hiding = Hiding { payloads: settings.hide_payloads, acts: settings.read_only };
-        let each = Each::new(&apis, settings.tokens.clone(), hiding, load, HashMap::new());
+        let each = Each::new(&apis, settings.tokens.clone(), hiding, load, Kept::default());
         Access { apis, hiding, each: RwLock::new(each) }
     }
 
-    /// Puts other tokens in force. A token that stays keeps its share: what it has under way still counts.
+    /// Puts other tokens in force. A token that stays keeps its share; what one that is gone or changed has under way ends.
     pub(super) fn replace(&self, tokens: Tokens, load: &Load) {
         let mut each = self.each.write().expect("nothing panics while it holds this lock");
-        let kept = each.admitted.iter().filter_map(|one| Some((one.name.clone()?, one.share.clone()?))).collect();
+        let (kept, nobody) = (each.kept(), each.nobody.clone());
         *each = Each::new(&self.apis, tokens, self.hiding, load, kept);
+        if each.tokens.is_empty() {
+            each.nobody = nobody;
+        } else {
+            nobody.cancel();
+        }
     }
 
     /// Whether a token is asked for.
@@ -139,7 +198,8 @@ impl Access {
             let api = self.apis.whole.clone();
             let role = self.hiding.role(Role::Admin);
             let payloads_hidden = self.hiding.payloads_from(role);
-            return Ok(Admitted { name: None, role, payloads_hidden, bound: false, share: None, api });
+            let until = Until { expires: None, revoked: each.nobody.clone() };
+            return Ok(Admitted { name: None, role, payloads_hidden, bound: false, share: None, until, api });
         }
         let (place, _) = in_force(each.tokens.find(presented.ok_or(Unknown::None)?))?;
         Ok(each.admitted[place].clone())
@@ -168,9 +228,11 @@ fn in_force(found: Option<(usize, &Token)>) -> Result<(usize, &Token), Unknown> 
 }
 
 impl Each {
-    fn new(apis: &Apis, tokens: Tokens, hiding: Hiding, load: &Load, kept: HashMap<String, Arc<Pools>>) -> Self {
-        let mut shares = kept;
+    fn new(apis: &Apis, tokens: Tokens, hiding: Hiding, load: &Load, kept: Kept) -> Self {
+        let Kept { mut shares, tokens: mut before } = kept;
         let admitted = tokens.iter().map(|token| {
+            let stays = before.iter().position(|(old, _)| old == token).map(|place| before.swap_remove(place).1);
+            let until = Until { expires: token.ends_at(), revoked: stays.unwrap_or_default() };
             let role = hiding.role(token.role());
             let whole = role == Role::Admin && token.bounds().is_empty();
             let payloads_hidden = hiding.payloads_from(role);
@@ -181,10 +243,12 @@ impl Each {
                 payloads_hidden,
                 bound: !token.bounds().is_empty(),
                 share: Some(Arc::clone(share)),
+                until,
                 api: (apis.bound)(&Seen { name: token.name(), whole, bounds: token.bounds(), hides: payloads_hidden }),
             }
         });
         let admitted = admitted.collect();
-        Each { tokens, admitted }
+        before.into_iter().for_each(|(_, gone)| gone.cancel());
+        Each { tokens, admitted, nobody: CancellationToken::new() }
     }
 }

@@ -1,8 +1,8 @@
 //! How much is done at once: requests, waiting requests, and bodies in memory.
 //!
 //! A request that comes when it is full is told to come back, after a moment's patience. Nothing queues without bound. What
-//! workers need to go on (claims, heartbeats, settlements) has places and room of its own, so that no reader and no
-//! producer can take the last one; and no token can take all of anything.
+//! workers need to go on (claims, heartbeats, settlements) has places and room of its own, and so has what producers submit, so
+//! that no reader can take the last one; and no token can take all of anything.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Method;
+use futures_util::future::BoxFuture;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -24,11 +25,19 @@ pub(super) const SMALL_BYTES: usize = 64 << 10;
 const STEP_BYTES: usize = 256 << 10;
 /// The part of the memory for bodies that is kept for workers: a quarter.
 const WORK_SHARE: usize = 4;
+/// What all answers to readers may hold until they have been sent: who asks and does not read must not fill the memory.
+const ANSWERS_BYTES: usize = 128 << 20;
+/// What one answer takes of it at most, be it ever so large: each has its turn.
+const ANSWER_BYTES_MOST: usize = ANSWERS_BYTES / 4;
+/// How long an answer waits for room.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a call takes a place of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
-    /// Reads, submissions, acts.
+    /// Calls that look and change nothing: they can be asked again.
+    Read,
+    /// Submissions and acts.
     Ordinary,
     /// Heartbeats, settlements and what else a worker says.
     Work,
@@ -46,8 +55,12 @@ impl Class {
             "/v1/claims" | "/v1/wakes" => Class::Claim,
             "/v1/workers" if !gets => Class::Work,
             "/v1/events" | "/v1/pulse" if gets => Class::Wait,
+            "/v1/jobs/find" | "/v1/workflows/find" | "/v1/schedules/preview" => Class::Read,
             _ if path.starts_with("/v1/leases/") => Class::Work,
             _ if gets && path.starts_with("/v1/jobs/") && path.ends_with("/wait") => Class::Wait,
+            // An act on many jobs may be waited for.
+            _ if gets && path.starts_with("/v1/operations/") => Class::Wait,
+            _ if gets => Class::Read,
             _ => Class::Ordinary,
         }
     }
@@ -55,11 +68,22 @@ impl Class {
     fn works(self) -> bool {
         matches!(self, Class::Work | Class::Claim)
     }
+
+    /// Whether it changes nothing, so that it may be done again.
+    pub(super) fn looks(self) -> bool {
+        matches!(self, Class::Read | Class::Wait)
+    }
+
+    /// Whether it lasts for as long as its caller likes.
+    pub(super) fn lasts(self) -> bool {
+        matches!(self, Class::Claim | Class::Wait)
+    }
 }
 
 /// Places and room, for the whole server or for one token.
 #[derive(Debug)]
 pub(super) struct Pools {
+    reads: Arc<Semaphore>,
     ordinary: Arc<Semaphore>,
     work: Arc<Semaphore>,
     claims: Arc<Semaphore>,
@@ -68,6 +92,8 @@ pub(super) struct Pools {
     memory: Arc<Semaphore>,
     /// The same for workers.
     work_memory: Arc<Semaphore>,
+    /// The same for answers to readers.
+    answers: Arc<Semaphore>,
 }
 
 impl Pools {
@@ -80,17 +106,20 @@ impl Pools {
         };
         let for_work = limits.body_memory_bytes / WORK_SHARE;
         Pools {
+            reads: places(limits.requests),
             ordinary: places(limits.requests),
             work: places(limits.requests),
             claims: places(limits.waits),
             waits: places(limits.waits),
             memory: room(limits.body_memory_bytes - for_work),
             work_memory: room(for_work),
+            answers: Arc::new(Semaphore::new((ANSWERS_BYTES / 1024 * percent / 100).max(ANSWER_BYTES_MOST / 1024))),
         }
     }
 
     fn places(&self, class: Class) -> &Arc<Semaphore> {
         match class {
+            Class::Read => &self.reads,
             Class::Ordinary => &self.ordinary,
             Class::Work => &self.work,
             Class::Claim => &self.claims,
@@ -151,6 +180,31 @@ impl Load {
         Room { from, held: SMALL_BYTES }
     }
 
+    /// Room for an answer of this size, if there is some at once; `None` inside for a small one, which needs none.
+    pub(super) fn answer(&self, bytes: usize, own: Option<&Pools>) -> Option<Option<Answered>> {
+        let Some(kib) = answer_kib(bytes) else { return Some(None) };
+        let take = |pools: &Pools| Arc::clone(&pools.answers).try_acquire_many_owned(kib).ok();
+        let own = match own {
+            Some(own) => Some(take(own)?),
+            None => None,
+        };
+        Some(Some(Turn { _all: take(&self.all)?, _own: own }))
+    }
+
+    /// The same, for a caller that holds nothing meanwhile.
+    pub(super) async fn wait_to_answer(&self, bytes: usize, own: Option<&Pools>) -> Result<Option<Answered>, Full> {
+        let Some(kib) = answer_kib(bytes) else { return Ok(None) };
+        let take = async |pools: &Pools, full: Full| {
+            let taken = Arc::clone(&pools.answers).acquire_many_owned(kib);
+            tokio::time::timeout(ANSWER_PATIENCE, taken).await.ok().and_then(Result::ok).ok_or(full)
+        };
+        let own = match own {
+            Some(own) => Some(take(own, Full::Token).await?),
+            None => None,
+        };
+        Ok(Some(Turn { _all: take(&self.all, Full::Server).await?, _own: own }))
+    }
+
     /// The largest body that this call takes.
     pub(super) fn body_bytes(&self, path: &str) -> usize {
         let many = [
@@ -163,6 +217,14 @@ impl Load {
         ];
         if many.contains(&path) { self.limits.batch_bytes } else { self.limits.body_bytes() }
     }
+}
+
+/// Room for an answer, until it has been sent.
+pub(super) type Answered = Turn;
+
+/// What an answer takes of the room, in KiB; `None` for a small one, which needs none.
+fn answer_kib(bytes: usize) -> Option<u32> {
+    (bytes > SMALL_BYTES).then(|| u32::try_from(bytes.min(ANSWER_BYTES_MOST) / 1024).unwrap_or(u32::MAX))
 }
 
 async fn patiently(of: &Arc<Semaphore>, many: u32) -> Option<OwnedSemaphorePermit> {
@@ -197,15 +259,30 @@ impl Room<'_> {
     }
 }
 
-/// An answer that keeps its place until it has been sent: a stream lasts as long as its client likes.
+/// An answer that keeps its place until it has been sent: a stream lasts as long as its client likes, and its token.
+///
+/// It is handed on in small pieces, for the connection keeps what it was given, however large, and lets go of the rest; and in
+/// copies, for a piece would keep the whole.
 pub(super) struct Held {
     body: Body,
-    _turn: Turn,
+    rest: Bytes,
+    _turn: Option<Turn>,
+    until: Option<BoxFuture<'static, ()>>,
 }
 
 impl Held {
-    pub(super) fn body(body: Body, turn: Turn) -> Body {
-        Body::new(Held { body, _turn: turn })
+    pub(super) fn body(body: Body, turn: Option<Turn>) -> Body {
+        Body::new(Held { body, rest: Bytes::new(), _turn: turn, until: None })
+    }
+
+    /// The same, ended when `until` is.
+    pub(super) fn stream(body: Body, turn: Turn, until: BoxFuture<'static, ()>) -> Body {
+        Body::new(Held { body, rest: Bytes::new(), _turn: Some(turn), until: Some(until) })
+    }
+
+    fn piece(&mut self) -> Frame<Bytes> {
+        let piece = self.rest.split_to(self.rest.len().min(SMALL_BYTES));
+        Frame::data(Bytes::copy_from_slice(&piece))
     }
 }
 
@@ -217,15 +294,38 @@ impl HttpBody for Held {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(self.piece())));
+        }
+        if self.until.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(None);
+        }
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            other => return other,
+        };
+        Poll::Ready(Some(Ok(match frame.into_data() {
+            Ok(data) if data.len() > SMALL_BYTES => {
+                self.rest = data;
+                self.piece()
+            }
+            Ok(data) => Frame::data(data),
+            Err(trailers) => trailers,
+        })))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
@@ -243,7 +343,7 @@ mod tests {
         let first = load.turn(Class::Ordinary, None).await;
         assert!(first.is_ok());
         assert_eq!(load.turn(Class::Ordinary, None).await.err(), Some(Full::Server));
-        for class in [Class::Claim, Class::Work, Class::Wait] {
+        for class in [Class::Claim, Class::Work, Class::Wait, Class::Read] {
             assert!(load.turn(class, None).await.is_ok(), "{class:?} has a bound of its own");
         }
         drop(first);
@@ -262,6 +362,22 @@ mod tests {
         assert!(load.turn(Class::Wait, Some(&other)).await.is_ok());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn h3_answers_to_readers_share_their_room() {
+        let load = load(Limits { token_percent: 50, ..Limits::default() });
+        let (greedy, other) = (load.share(), load.share());
+        assert!(load.answer(SMALL_BYTES, Some(&greedy)).expect("no room is needed").is_none());
+        let quarter = ANSWERS_BYTES / 4;
+        let held: Vec<_> = (0..2).map(|_| load.answer(quarter, Some(&greedy)).expect("room")).collect();
+        assert!(load.answer(quarter, Some(&greedy)).is_none());
+        assert_eq!(load.wait_to_answer(quarter, Some(&greedy)).await.err(), Some(Full::Token));
+        assert!(load.answer(ANSWERS_BYTES * 2, Some(&other)).is_some(), "the largest has its turn, too");
+        let rest: Vec<_> = (0..2).map(|_| load.answer(quarter, None).expect("room")).collect();
+        assert_eq!(load.wait_to_answer(quarter, Some(&other)).await.err(), Some(Full::Server));
+        drop((held, rest));
+        assert!(load.wait_to_answer(quarter, Some(&greedy)).await.is_ok());
+    }
+
     #[test]
     fn m1_m11_every_call_takes_a_place_of_its_kind() {
         for (method, path, class) in [
@@ -271,13 +387,18 @@ mod tests {
             ("POST", "/v1/leases/settle", Class::Work),
             ("POST", "/v1/leases/extend", Class::Work),
             ("POST", "/v1/workers", Class::Work),
-            ("GET", "/v1/workers", Class::Ordinary),
+            ("GET", "/v1/workers", Class::Read),
             ("GET", "/v1/events", Class::Wait),
             ("HEAD", "/v1/events", Class::Wait),
             ("GET", "/v1/jobs/x/wait", Class::Wait),
             ("HEAD", "/v1/jobs/x/wait", Class::Wait),
             ("POST", "/v1/jobs/x/wait", Class::Ordinary),
-            ("GET", "/v1/jobs", Class::Ordinary),
+            ("GET", "/v1/operations/x", Class::Wait),
+            ("DELETE", "/v1/operations/x", Class::Ordinary),
+            ("GET", "/v1/jobs", Class::Read),
+            ("HEAD", "/v1/jobs", Class::Read),
+            ("POST", "/v1/jobs/find", Class::Read),
+            ("POST", "/v1/jobs", Class::Ordinary),
             ("POST", "/v1/jobs/batch", Class::Ordinary),
         ] {
             let method: Method = method.parse().expect("a method");

@@ -32,9 +32,9 @@ pub use self::host::Host;
 pub use self::session::SessionSecret;
 pub use self::token::{Token, Tokens, is_guessed, new_token, random};
 
-use self::access::{Access, Admitted};
+use self::access::{Access, Admitted, Until};
 use self::host::Foreign;
-use self::load::{Class, Full, Held, Load, Pools, Room};
+use self::load::{Answered, Class, Full, Held, Load, Pools, Room};
 use self::record::Record;
 use self::session::Sessions;
 use super::config::{Limits, Settings};
@@ -199,12 +199,20 @@ impl Guard {
             Ok(read) => read,
             Err(refusal) => return *refusal,
         };
-        let Admitted { name, payloads_hidden, role, .. } = admitted;
+        let Admitted { name, payloads_hidden, role, share, until, api, .. } = admitted;
         let standing = Standing { role, session: session.is_some(), read_only: self.read_only };
         request.extensions_mut().insert(Caller { name, payloads_hidden });
         request.extensions_mut().insert(standing);
         request.extensions_mut().insert(Arc::clone(&self.about));
-        let mut response = self.call(admitted.api, request, class, admitted.share.as_deref()).await;
+        let answered = self.call(api, request, class, share.as_deref(), until.clone());
+        let mut response = match class.lasts() {
+            false => answered.await,
+            // Nobody waits on under a token that is not known any more.
+            true => tokio::select! {
+                response = answered => response,
+                () = until.reached() => refusal(Kind::UNAUTHENTICATED, "the token has ended"),
+            },
+        };
         if let Some(cookie) = session.and_then(|held| held.renewed) {
             response.headers_mut().append(header::SET_COOKIE, cookie);
         }
@@ -255,7 +263,14 @@ impl Guard {
     }
 
     /// Lets the API answer, in its turn. What waits keeps its place until its answer has been sent.
-    async fn call(&self, api: Router, request: Request<Body>, class: Class, own: Option<&Pools>) -> Response<Body> {
+    async fn call(
+        &self,
+        api: Router,
+        request: Request<Body>,
+        class: Class,
+        own: Option<&Pools>,
+        until: Until,
+    ) -> Response<Body> {
         let turn = match self.load.turn(class, own).await {
             Ok(turn) => turn,
             Err(Full::Server) => {
@@ -267,15 +282,60 @@ impl Guard {
                 return refusal(Kind::TOO_MANY, "this token has too many requests under way");
             }
         };
-        let response = match api.oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        match class {
-            Class::Claim | Class::Wait => response.map(|body| Held::body(body, turn)),
-            Class::Ordinary | Class::Work => response,
+        let response = if class.looks() { self.weighed(api, request, own).await } else { answered(api, request).await };
+        if class.lasts() {
+            return response.map(|body| Held::stream(body, turn, until.reached().boxed()));
         }
+        response
     }
+
+    /// The answer to a call that changes nothing, with room until it has been sent. Where there is none it is let go, so that any
+    /// number of callers may wait, and is asked for again when there is.
+    async fn weighed(&self, api: Router, request: Request<Body>, own: Option<&Pools>) -> Response<Body> {
+        let Some((request, again)) = twice(request).await else {
+            return refusal(Kind::INTERNAL, "the body was read before");
+        };
+        let response = answered(api.clone(), request).await;
+        let bytes = known_bytes(&response);
+        if let Some(room) = self.load.answer(bytes, own) {
+            return held(response, room);
+        }
+        drop(response);
+        let full = || {
+            metrics::refused("answers");
+            refusal(Kind::UNAVAILABLE, "too many large answers are on their way; try again")
+        };
+        let Ok(room) = self.load.wait_to_answer(bytes, own).await else { return full() };
+        let response = answered(api, again).await;
+        // It may have grown meanwhile.
+        if known_bytes(&response) > bytes { full() } else { held(response, room) }
+    }
+}
+
+async fn answered(api: Router, request: Request<Body>) -> Response<Body> {
+    match api.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// An answer with its room; one that is written as it is sent has taken its own.
+fn held(response: Response<Body>, room: Option<Answered>) -> Response<Body> {
+    response.map(|body| Held::body(body, room))
+}
+
+/// How large an answer is; nothing for a stream, which has bounds of its own.
+fn known_bytes(response: &Response<Body>) -> usize {
+    use axum::body::HttpBody;
+    response.body().size_hint().exact().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// A request that is in memory already, twice: the copies share its body.
+async fn twice(request: Request<Body>) -> Option<(Request<Body>, Request<Body>)> {
+    let (parts, body) = request.into_parts();
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.ok()?;
+    let again = Request::from_parts(parts.clone(), Body::from(bytes.clone()));
+    Some((Request::from_parts(parts, Body::from(bytes)), again))
 }
 
 /// A body as it arrives, up to `most` bytes.

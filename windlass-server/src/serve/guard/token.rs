@@ -21,7 +21,7 @@ const MARK_BYTES: usize = 8;
 const TOKEN_BYTES_MAX: usize = 256;
 
 /// A token that the server knows.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     name: String,
     role: Role,
@@ -72,6 +72,11 @@ impl Token {
     /// What it is bound to.
     pub fn bounds(&self) -> &Bounds {
         &self.bounds
+    }
+
+    /// When it ends, if ever.
+    pub fn ends_at(&self) -> Option<Timestamp> {
+        self.expires
     }
 
     /// Whether it has ended.

@@ -155,6 +155,12 @@ async fn o2_who_did_what_and_when_is_recorded(bench: Bench) {
     assert_eq!(whys, [Some("the server is down"), None, Some("reasons")]);
     assert_eq!((acts[1].at, acts[2].at), (bench.now(), bench.now().minus(SECOND)));
     assert!(acts[0].target.contains("mail") && acts[2].target.contains(&id.to_string()), "{acts:?}");
+    // What nobody reads is not kept: 10,000 acts are, and a page of them is read at once.
+    let long = ControlEdit::pause(queue("mail"), false).because(format!("a\0{}", "é".repeat(5000)));
+    bench.store.control(&long, Some(&"b".repeat(5000))).await.expect("resume");
+    let last = bench.acts().await.swap_remove(0);
+    assert_eq!((last.act.as_str(), last.by.as_deref()), ("resume", Some("b".repeat(1024).as_str())));
+    assert_eq!(last.why, Some(format!("a\u{fffd}{}", "é".repeat(510))));
 }
 
 async fn o2_acts_are_read_in_pages(bench: Bench) {

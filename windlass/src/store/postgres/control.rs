@@ -134,7 +134,8 @@ impl Transaction<'_> {
         };
         let rows = self.link.query(include_str!("sql/lock_queue.sql"), &[&queue]).await?;
         let text = rows.first().and_then(|row| row.get::<_, Option<&str>>("control"));
-        let stored: Option<ControlRecord> = text.map(serde_json::from_str).transpose()?;
+        // One that cannot be read is as good as none: so it can be set anew.
+        let stored: Option<ControlRecord> = text.and_then(|text| serde_json::from_str(text).ok());
         if stored.is_some() {
             self.link.execute(include_str!("sql/fold_notes.sql"), &[&queue, &i64::MAX]).await?;
         }

@@ -146,7 +146,8 @@ impl Inner {
         let most = i64::try_from(SAMPLES_MAX).unwrap_or(i64::MAX);
         let (from, before) = (from.as_micros(), before.as_micros());
         let rows = link.query(include_str!("sql/list_samples.sql"), &[&seconds, &from, &before, &most]).await?;
-        rows.iter().rev().map(|row| Ok(serde_json::from_str(row.get("data"))?)).collect()
+        // One that cannot be read is a gap in the line.
+        Ok(rows.iter().rev().filter_map(|row| serde_json::from_str(row.get("data")).ok()).collect())
     }
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>, Fault> {
@@ -158,8 +159,9 @@ impl Inner {
         let mut controls: HashMap<String, (i32, ControlRecord)> = HashMap::new();
         let mut doors: Vec<i32> = Vec::new();
         for row in &rows {
-            if let Some(control) = row.get::<_, Option<&str>>("control") {
-                let record: ControlRecord = serde_json::from_str(control)?;
+            // The queue of one that cannot be read is told without it; `check` finds it.
+            let control = row.get::<_, Option<&str>>("control").map(serde_json::from_str::<ControlRecord>);
+            if let Some(Ok(record)) = control {
                 doors.extend(record.control.has_strands().then(|| row.get::<_, i32>("queue")));
                 controls.insert(row.get("name"), (row.get("queue"), record));
             }
@@ -275,13 +277,16 @@ fn counts(rows: &[Row]) -> Result<Counts, Fault> {
     for row in rows {
         counts.now = job_rows::time(row.get("now"));
         let name: &str = row.get("name");
+        // Names that were damaged are passed over: `check` finds that the numbers do not agree.
+        let Ok(queue) = QueueName::new(name) else { continue };
         if counts.queues.last().is_none_or(|(last, _)| last.as_str() != name) {
-            counts.queues.push((QueueName::new(name)?, row.get("paused")));
+            counts.queues.push((queue.clone(), row.get("paused")));
         }
         // A queue that was paused before it had jobs has no lane.
         let Some(job_type) = row.get::<_, Option<&str>>("job_type") else { continue };
         if !sums.as_ref().is_some_and(|(queue, last, _)| queue.as_str() == name && last.as_str() == job_type) {
-            let done = sums.replace((QueueName::new(name)?, JobType::new(job_type)?, Sums::default()));
+            let Ok(job_type) = JobType::new(job_type) else { continue };
+            let done = sums.replace((queue, job_type, Sums::default()));
             counts.lanes.extend(done.map(|(queue, job_type, sums)| sums.record(queue, job_type)));
         }
         if let (Some((_, _, sums)), Some(kind)) = (sums.as_mut(), row.get::<_, Option<i16>>("kind")) {

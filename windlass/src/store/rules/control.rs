@@ -15,7 +15,7 @@ pub fn controlled(
     now: Timestamp,
 ) -> Option<(ActRecord, Wake)> {
     let (act, target, by) = (change.act?.to_owned(), change.target.clone(), by.map(str::to_owned));
-    let act = ActRecord { at: now, by, act, target, changed: 1, why: edit.why.clone() };
+    let act = ActRecord { at: now, by, act, target, changed: 1, why: edit.why.clone() }.kept();
     Some((act, Wake::Scheduled(edit.queue.clone())))
 }
 

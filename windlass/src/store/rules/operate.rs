@@ -59,7 +59,7 @@ pub fn act_of(operation: &Operation, changed: u64, now: Timestamp) -> Option<Act
     };
     let why = Some(operation.why.clone()).filter(|why| !why.is_empty());
     let (by, act) = (operation.by.clone(), operation.act.name().to_owned());
-    Some(ActRecord { at: now, by, act, target, changed, why })
+    Some(ActRecord { at: now, by, act, target, changed, why }.kept())
 }
 
 /// What is recorded of an absence of the store (D6b), for operators who wonder why leases held for longer.
@@ -86,7 +86,7 @@ pub fn leap(leap: i64, skew: i64, now: Timestamp) -> ActRecord {
 pub fn paused(edit: &ControlEdit, paused: bool, by: Option<&str>, now: Timestamp) -> (ActRecord, Wake) {
     let (queue, why) = (&edit.queue, edit.why.clone());
     let (act, target) = (if paused { "pause" } else { "resume" }.to_owned(), format!("queue {queue}"));
-    let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why };
+    let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why }.kept();
     (act, if paused { Wake::Paused(queue.clone()) } else { Wake::Scheduled(queue.clone()) })
 }
 

@@ -62,7 +62,7 @@ pub fn edit_schedule(
         true => ScheduleWrite::Delete(name),
         false => ScheduleWrite::Put(schedule.clone()),
     });
-    set.changes.acts.push(ActRecord { at: now, by, act, target, changed: 1, why: None });
+    set.changes.acts.push(ActRecord { at: now, by, act, target, changed: 1, why: None }.kept());
     Ok(ScheduleEdited { schedule, job })
 }
 

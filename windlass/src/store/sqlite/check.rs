@@ -2,11 +2,12 @@
 
 use rusqlite::Connection;
 
-use super::columns::parse;
+use super::columns::{json, parse};
 use super::fault::{Answer, Fault};
 use super::job_rows::Entry;
 use super::schedules::read_schedule;
 use super::transaction::Transaction;
+use crate::flow::{ControlRecord, Gate};
 use crate::job::{FailureRecord, JobId};
 
 /// Each gives a sentence for every contradiction it finds, at most a hundred.
@@ -39,8 +40,29 @@ impl Transaction<'_> {
             self.read_every_job(&mut findings)?;
             self.read_every_attempt(&mut findings)?;
             self.read_every_schedule(&mut findings)?;
+            self.read_every_control(&mut findings)?;
         }
         Ok(findings)
+    }
+
+    /// Reads the control of every queue with its gates, and says which cannot be read.
+    fn read_every_control(&self, findings: &mut Vec<String>) -> Answer<()> {
+        let mut statement = self.statement(include_str!("sql/list_controlled.sql"))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let queue: String = row.get("name")?;
+            if let Err(Fault::Broken(problem)) = json::<ControlRecord>(row, "control") {
+                findings.push(format!("the control of queue {queue} cannot be read: {problem}"));
+            }
+            let mut statement = self.statement(include_str!("sql/list_gates.sql"))?;
+            let mut gates = statement.query([&queue])?;
+            while let Some(gate) = gates.next()? {
+                if let Err(Fault::Broken(problem)) = json::<Gate>(gate, "gate") {
+                    findings.push(format!("a gate of queue {queue} cannot be read: {problem}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads every job as a claim or a list would, and says which cannot be read.

@@ -91,9 +91,12 @@ impl Transaction<'_> {
             }
             // The counts say which lanes are worth a look, so those of this transaction must be among them.
             self.write_counts()?;
-            match self.controlled(queue)? {
-                None => self.claim_from(queue, wanted, request, &mut claimed)?,
-                Some(record) => {
+            match self.controlled(queue) {
+                // Nothing is claimed from a queue whose control cannot be read, and everything from the others.
+                Err(Fault::Broken(_)) => continue,
+                Err(fault) => return Err(fault),
+                Ok(None) => self.claim_from(queue, wanted, request, &mut claimed)?,
+                Ok(Some(record)) => {
                     let again =
                         self.claim_through_gates(queue, &record.control, wanted, Some(request), &mut claimed)?;
                     again_at = [again_at, again].into_iter().flatten().min();

@@ -68,9 +68,18 @@ pub(super) fn optional_uuid(row: &SqlRow<'_>, column: impl RowIndex) -> Answer<O
 
 /// A value kept as JSON; null for none.
 pub(super) fn json<T: DeserializeOwned>(row: &SqlRow<'_>, column: impl RowIndex) -> Answer<Option<T>> {
-    match row.get_ref(column)?.as_str_or_null()? {
+    // A value of another type is damage like any other, and no fault of SQLite's.
+    match row.get_ref(column)?.as_str_or_null().map_err(|error| Fault::broken(error.to_string()))? {
         None => Ok(None),
         Some(text) => parse(text).map(Some),
+    }
+}
+
+/// The same; none for one that cannot be read, which `check` finds: a list is told without it.
+pub(super) fn readable<T: DeserializeOwned>(row: &SqlRow<'_>, column: impl RowIndex) -> Answer<Option<T>> {
+    match json(row, column) {
+        Err(Fault::Broken(_)) => Ok(None),
+        read => read,
     }
 }
 

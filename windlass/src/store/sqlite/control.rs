@@ -36,9 +36,17 @@ impl Transaction<'_> {
         }
     }
 
+    /// The same; none for one that cannot be read, too, where a settlement, or what mends it, must not fail for it.
+    fn control_if_sound(&self, queue: &QueueName) -> Answer<Option<ControlRecord>> {
+        match self.controlled(queue) {
+            Err(Fault::Broken(_)) => Ok(None),
+            found => found,
+        }
+    }
+
     /// Hints that a slot of a controlled queue came free.
     pub(super) fn hint_freed(&mut self, queue: &QueueName) -> Answer<()> {
-        if self.controlled(queue)?.is_some() {
+        if self.control_if_sound(queue)?.is_some() {
             self.hint_scheduled(queue);
         }
         Ok(())
@@ -46,7 +54,8 @@ impl Transaction<'_> {
 
     pub(super) fn control(&mut self, edit: &ControlEdit, by: Option<&str>) -> Answer<Option<ControlRecord>> {
         let queue = &edit.queue;
-        let stored = self.controlled(queue)?;
+        // One that cannot be read is as good as none: so it can be set anew.
+        let stored = self.control_if_sound(queue)?;
         if let Change::Pause(paused) = edit.change {
             self.set_paused(edit, paused, by)?;
             return Ok(stored);
@@ -157,7 +166,7 @@ impl Transaction<'_> {
     /// Holds gates that settlements asked to hold (rule K8).
     pub(super) fn hold_gates(&mut self, holds: &[GateHold]) -> Answer<()> {
         for GateHold { queue, gate: name, until } in holds {
-            if self.controlled(queue)?.is_none() {
+            if self.control_if_sound(queue)?.is_none() {
                 continue;
             }
             let mut gate = self.gate(queue, name)?;

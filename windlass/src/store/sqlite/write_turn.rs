@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::place;
+
 /// How long a turn is waited for.
 const TURN_WAIT: Duration = Duration::from_millis(100);
 /// How long between two tries.
@@ -21,6 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A process's side of the arrangement.
 #[derive(Debug)]
 pub(super) struct WriteTurn {
+    store: PathBuf,
     next: PathBuf,
     now: PathBuf,
     met: AtomicBool,
@@ -39,7 +42,8 @@ impl WriteTurn {
             name.push(end);
             PathBuf::from(name)
         };
-        WriteTurn { next: beside("-next"), now: beside("-now"), met: AtomicBool::new(false), files: None, looked: None }
+        let (next, now, met) = (beside("-next"), beside("-now"), AtomicBool::new(false));
+        WriteTurn { store: path.to_owned(), next, now, met, files: None, looked: None }
     }
 
     /// Another process had the file's lock: from now on turns are taken, by it too once it sees the files.
@@ -72,8 +76,11 @@ impl WriteTurn {
             return;
         }
         self.looked = Some(Instant::now());
-        let open = |path: &Path| OpenOptions::new().read(true).write(true).create(make).truncate(false).open(path);
-        self.files = open(&self.next).ok().zip(open(&self.now).ok());
+        // For those who may write to the store: any other user could hold a turn for ever.
+        let made = |path: &Path| !make || place::make_beside(&self.store, path).is_ok();
+        let open =
+            |path: &Path| if made(path) { OpenOptions::new().read(true).write(true).open(path).ok() } else { None };
+        self.files = open(&self.next).zip(open(&self.now));
     }
 }
 
