@@ -55,10 +55,6 @@ impl Subject for Custom {
     async fn fresh(&self, clock: ManualClock) -> Arc<dyn Store> {
         Arc::new(custom_store::MapStore::new(clock))
     }
-
-    fn has_control(&self) -> bool {
-        false
-    }
 }
 
 /// A schema of its own for every case, in the database that `WINDLASS_TEST_POSTGRES` names.

@@ -26,7 +26,7 @@ fn assert_not_vacuous(report: &ModelReport) {
     let wanted = [
         ("claimed", 2000),
         ("insert: existing", 80),
-        ("replaced", 15),
+        ("replaced", 8),
         ("settle: applied", 2000),
         ("settle: already applied", 400),
         ("settle: not running", 1000),

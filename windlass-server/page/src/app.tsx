@@ -188,7 +188,7 @@ function Top({ toggle, open }: { toggle: () => void; open: boolean }) {
           title={`Times: ${inUtc.value ? "UTC" : "of this browser's zone"} (u)`}
           onClick={() => setUtc(!inUtc.value)}
         >
-          {inUtc.value ? "UTC" : "local"}
+          {inUtc.value ? "UTC" : "local time"}
         </button>
         <button
           type="button"

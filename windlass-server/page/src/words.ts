@@ -101,6 +101,12 @@ export function about(milliseconds: number): string {
   return `${Math.floor(value / size)} ${unit}`;
 }
 
+/** A length of time of the API (`1h 30m`, `500ms`) as everything else here is written: `1 h 30 min`, `500 ms`. */
+export function spaced(duration: string | null | undefined): string {
+  const unit = (_: string, digit: string, name: string) => `${digit} ${name === "m" ? "min" : name} `;
+  return duration?.replace(/(\d)\s*(ms|us|ns|[dhms])(?![a-z])\s*/g, unit).trimEnd() ?? "–";
+}
+
 const BYTES = ["bytes", "KiB", "MiB", "GiB"];
 
 export function bytes(value: number): string {

@@ -105,6 +105,19 @@ const DEVICES = [
   ["-phone", { width: 360, height: 780 }],
 ];
 
+// The page takes the system's own font, and a bare machine's is the widest there is. Pictures are taken with one like those of desktops,
+// where it is installed (fonts-inter, fonts-jetbrains-mono).
+const FONTS = `:root { --sans: Inter, system-ui, sans-serif; --mono: "JetBrains Mono", ui-monospace, monospace; }`;
+
+async function open(viewport, colorScheme) {
+  const context = await browser.newContext({ viewport, colorScheme, reducedMotion: "reduce" });
+  await context.route("**/style-*.css", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, body: (await response.text()) + FONTS });
+  });
+  return context;
+}
+
 const scribe = await browser.newPage();
 
 /** The same picture as WebP; the browser knows how to write that. */
@@ -142,7 +155,7 @@ async function take(page, name) {
 
 for (const theme of ["light", "dark"]) {
   for (const [device, viewport] of DEVICES) {
-    const context = await browser.newContext({ viewport, colorScheme: theme, reducedMotion: "reduce" });
+    const context = await open(viewport, theme);
     const page = await context.newPage();
     await page.goto(url);
     await page.getByRole("button", { name: "Understood" }).click();
@@ -173,7 +186,7 @@ if (!only || only.includes("sign-in")) {
   const closed = await serve(["--config", config]);
   for (const theme of ["light", "dark"])
     for (const [device, viewport] of DEVICES) {
-      const context = await browser.newContext({ viewport, colorScheme: theme });
+      const context = await open(viewport, theme);
       const page = await context.newPage();
       await page.goto(`${closed.url}/`);
       await page.getByLabel("Token").waitFor();

@@ -16,7 +16,7 @@ use futures_util::stream;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use windlass::job::{CHECKPOINT_BYTES_MAX, Limits};
-use windlass::store::{LOOKED_MAX, ListQuery, PAGE_MAX, Page, WorkerRecord};
+use windlass::store::{ListQuery, PAGE_MAX, Page, WorkerRecord};
 use windlass::{Error, JobId, JobRecord, Payload};
 
 use super::ApiState;
@@ -183,18 +183,21 @@ pub(super) fn bytes_of_worker(worker: &WorkerRecord) -> usize {
 pub(super) async fn page(state: &ApiState, mut query: ListQuery) -> Result<Page<JobRecord>, Refusal> {
     let (wanted, step) = (query.limit, rows_of(state.client().limits_in_force()));
     let mut items: Vec<JobRecord> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut looked) = (0, 0);
+    let looked_max = query.looked_max;
     // Held to the end: nobody holds a part of a page while waiting for a turn to read the next.
     let _turn = state.bounds.turn().await?;
     loop {
         query.limit = step.min(wanted - items.len());
+        query.looked_max = looked_max - looked;
         let page = state.store().list(&query).await?;
+        looked += page.looked;
         // A short page is one that the store has looked long for: its caller decides whether to look on.
         let short = page.items.len() < query.limit;
         bytes += page.items.iter().map(bytes_of).sum::<usize>();
         items.extend(page.items);
-        if page.next.is_none() || short || items.len() >= wanted || bytes >= ANSWER_BYTES_MAX {
-            return Ok(Page { items, next: page.next });
+        if page.next.is_none() || short || looked >= looked_max || items.len() >= wanted || bytes >= ANSWER_BYTES_MAX {
+            return Ok(Page { items, next: page.next, looked });
         }
         query.after = page.next;
     }
@@ -281,7 +284,7 @@ pub(super) async fn page_answer(state: &ApiState, shown: Shown, query: ListQuery
     // A short page with a cursor is one at whose end the store had looked at as many jobs as it looks at, or that was cut.
     let bytes: usize = page.items.iter().map(bytes_of).sum();
     let stopped = page.next.is_some() && page.items.len() < wanted && bytes < ANSWER_BYTES_MAX;
-    let looked = stopped.then_some(Looked { jobs: LOOKED_MAX as u64 });
+    let looked = stopped.then_some(Looked { jobs: page.looked as u64 });
     let next = Next { next_cursor: page.next.map(|cursor| cursor.0), looked };
     Ok(answer("items", page.items, move |job| Some(shown.job(job)), &next, room))
 }

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass::job::Why;
-use windlass::store::{CALL_MAX, Counted, ListQuery, Order, Sample, SampleStep};
+use windlass::store::{CALL_MAX, Counted, LOOKED_MAX as LIST_LOOKED_MAX, ListQuery, Order, Sample, SampleStep};
 use windlass::{Error, JobId, State as JobState};
 
 use super::ApiState;
@@ -112,7 +112,7 @@ pub(super) struct PageParams {
 ///
 /// Newest first, or in another `order`: `ended` is the last ended first and needs one terminal state, `due` the soonest first
 /// and needs `delayed` or `retrying`, `claim` the order in which jobs will be claimed and needs `scheduled` and a queue.
-/// Every condition that is given must hold. A page that looked at 10,000 jobs ends there and says so in `looked`. There is never a total; see `/v1/jobs/count`. A page that holds 16 MiB of
+/// Every condition that is given must hold. A page that looked at `looked` jobs ends there and says so. There is never a total; see `/v1/jobs/count`. A page that holds 16 MiB of
 /// payloads, results and checkpoints is cut there, with a cursor to go on from.
 #[utoipa::path(
     get,
@@ -122,6 +122,8 @@ pub(super) struct PageParams {
         FilterParams,
         PageParams,
         ("order" = Option<String>, Query, description = "`newest`, `ended`, `due` or `claim`; `newest` unless said."),
+        ("looked" = Option<u64>, Query, description = "How many jobs to look at, at most; 10,000 unless said.",
+            minimum = 1, maximum = 10_000),
         ("payloads" = Option<bool>, Query, description = "`false` leaves out payloads, results and checkpoints."),
     ),
     responses((status = 200, description = "A page of jobs.", body = JobPage))
@@ -135,7 +137,9 @@ async fn list(State(state): State<ApiState>, caller: Caller, mut query: Query) -
         Some("claim") => Order::Claim,
         Some(_) => return Err(Error::invalid("order", "must be newest, ended, due or claim").into()),
     };
-    let asked = ListQuery { filter: query.filter()?, limit: query.limit()?, after: query.cursor()?, order };
+    let looked_max = query.number("looked", 1..=LIST_LOOKED_MAX as u64, LIST_LOOKED_MAX as u64)?;
+    let looked_max = usize::try_from(looked_max).unwrap_or(LIST_LOOKED_MAX);
+    let asked = ListQuery { filter: query.filter()?, limit: query.limit()?, after: query.cursor()?, order, looked_max };
     query.done()?;
     bounded::page_answer(&state, shown, asked).await
 }

@@ -93,7 +93,7 @@ async fn list(session: &Session, filter: &FilterArgs, page: &PageArgs) -> anyhow
     let filter = filter.among(&DEAD, "find in the dead-letter queue", session.out.now)?;
     let next = async |limit, after| {
         let found = session.client.list(filter.clone(), limit, after).await?;
-        Ok(Page { items: found.items.into_iter().map(Dead).collect(), next: found.next })
+        Ok(Page::new(found.items.into_iter().map(Dead).collect(), found.next))
     };
     session.out.pages(page, "the dead-letter queue is empty, or nothing in it matches", next).await
 }

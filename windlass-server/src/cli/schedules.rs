@@ -14,6 +14,7 @@ use super::job_args::JobArgs;
 use super::output::{Format, OutputArgs, PageArgs, say};
 use super::parse;
 use super::table::{both, both_in_zone};
+use crate::firings::{self, Foreseen};
 use crate::wire;
 
 /// What `windlass schedules` takes.
@@ -191,7 +192,7 @@ async fn list(session: &Session, page: &PageArgs) -> anyhow::Result<()> {
         let items = session.client.schedules(after.as_ref().map(|after| after.0.as_str()), limit).await?;
         let next = items.last().filter(|_| items.len() == limit);
         let next = next.map(|last| windlass::store::Cursor(last.spec.name.clone()));
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     };
     session.out.pages(page, "there are no schedules", next).await
 }
@@ -284,12 +285,36 @@ fn next(session: &Session, schedule: &ScheduleRecord, n: usize) -> anyhow::Resul
     if slots.is_empty() {
         say("it fires no more, or only after its last job has ended");
     }
+    if let (Format::Table, Timing::Cron(cron)) = (session.out.format, &schedule.spec.timing) {
+        return foreseen(session, cron, &slots);
+    }
     for slot in slots {
-        session.out.line(match (session.out.format, &schedule.spec.timing) {
-            (Format::Table, Timing::Cron(cron)) => both_in_zone(slot, session.out.now, cron.zone()),
-            (Format::Table, _) => both(slot, session.out.now),
+        session.out.line(match session.out.format {
+            Format::Table => both(slot, session.out.now),
             _ => slot.to_string(),
         })?;
+    }
+    Ok(())
+}
+
+/// The firings of a cron expression with what clock changes do to them, and the next two changes.
+fn foreseen(session: &Session, cron: &Cron, slots: &[Timestamp]) -> anyhow::Result<()> {
+    let now = session.out.now;
+    let found = firings::look(cron.expression(), cron.zone(), now, slots.len())?;
+    let note = |slot: &Timestamp| found.next.iter().find(|one| one.at == *slot).and_then(|one| one.note);
+    for slot in slots {
+        let note = note(slot).map(|note| format!("  {}", note.words())).unwrap_or_default();
+        session.out.line(format!("{}{note}", both_in_zone(*slot, now, cron.zone())))?;
+    }
+    for change in &found.clock_changes {
+        let touched = match change.firings.is_empty() {
+            true => "touches no firing".to_owned(),
+            false => {
+                let told = |one: &Foreseen| Some(format!("{} ({})", one.local, one.note?.words()));
+                change.firings.iter().filter_map(told).collect::<Vec<_>>().join("; ")
+            }
+        };
+        session.out.line(format!("clocks change {}: {touched}", change.local))?;
     }
     Ok(())
 }

@@ -12,9 +12,9 @@ use windlass::job::{AttemptRecord, Explanation, LeaseKey, LogLine, Settlement, S
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
     ActRecord, CALL_MAX, ClaimRequest, Claims, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
-    JobEvent, KeyQuery, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX, Page, QueueRecord, Sample,
-    SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Upkeep, UpkeepReport, Wake, WorkerRecord,
-    WorkerReport, WorkflowQuery,
+    JobEvent, KeyQuery, LOOKED_MAX as STORE_LOOKED_MAX, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX,
+    Page, QueueRecord, Sample, SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Upkeep,
+    UpkeepReport, Wake, WorkerRecord, WorkerReport, WorkflowQuery,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp, WorkflowId};
@@ -148,9 +148,12 @@ impl Store for HttpStore {
             Order::Claim => Some("claim"),
         };
         let call = call.maybe("order", order);
+        let call =
+            call.maybe("looked", (query.looked_max < STORE_LOOKED_MAX).then(|| query.looked_max.max(1).to_string()));
         let page: wire::JobPage = paged(call, query.after.as_ref(), query.limit).answer().await?;
         let items: Result<Vec<_>> = page.items.into_iter().map(JobRecord::try_from).collect();
-        Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
+        let (items, looked) = (items?, page.looked.map(|looked| usize::try_from(looked.jobs).unwrap_or(usize::MAX)));
+        Ok(Page { looked: looked.unwrap_or(items.len()), items, next: page.next_cursor.map(Cursor) })
     }
 
     async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted> {
@@ -173,7 +176,7 @@ impl Store for HttpStore {
             .param("limit", query.groups_max().to_string());
         let page: wire::ErrorPage = call.answer().await?;
         let items: Result<Vec<_>> = page.items.into_iter().map(FaultGroup::try_from).collect();
-        Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
+        Ok(Page::new(items?, page.next_cursor.map(Cursor)))
     }
 
     async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRecord>> {
@@ -198,7 +201,7 @@ impl Store for HttpStore {
         let call = self.get("list events", &["events", "page"]);
         let page: wire::EventPage = paged(call, after, limit).answer().await?;
         let items: Result<Vec<_>> = page.items.into_iter().map(JobEvent::try_from).collect();
-        Ok(Page { items: items?, next: page.next_cursor.map(Cursor) })
+        Ok(Page::new(items?, page.next_cursor.map(Cursor)))
     }
 
     async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation> {
@@ -234,7 +237,7 @@ impl Store for HttpStore {
     async fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
         let page: wire::ActPage = paged(self.get("list acts", &["acts"]), after, limit).answer().await?;
         let items = page.items.into_iter().map(ActRecord::from).collect();
-        Ok(Page { items, next: page.next_cursor.map(Cursor) })
+        Ok(Page::new(items, page.next_cursor.map(Cursor)))
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
@@ -306,12 +309,12 @@ impl Store for HttpStore {
                 Err(Error::NotFound { what: "key", .. }) => Vec::new(),
                 Err(error) => return Err(error),
             };
-            return Ok(Page { items, next: None });
+            return Ok(Page::new(items, None));
         }
         let call = paged(self.get("list keys", &["queues", queue, "keys"]), query.after.as_ref(), query.limit);
         let page: wire::FlowKeyPage = call.maybe("blocked", query.blocked.then_some("true")).answer().await?;
         let items = page.items.into_iter().map(KeyRecord::try_from).collect::<Result<_>>()?;
-        Ok(Page { items, next: page.next_cursor.map(Cursor) })
+        Ok(Page::new(items, page.next_cursor.map(Cursor)))
     }
 
     async fn announce(&self, worker: &WorkerReport) -> Result<()> {
@@ -367,7 +370,7 @@ impl Store for HttpStore {
                 let call = paged(self.get("list workflows", &["workflows"]), after.as_ref(), *limit);
                 let page: wire::WorkflowPage = call.answer().await?;
                 let items = page.items.into_iter().map(WorkflowRecord::from).collect();
-                Ok(Page { items, next: page.next_cursor.map(Cursor) })
+                Ok(Page::new(items, page.next_cursor.map(Cursor)))
             }
         }
     }
@@ -435,6 +438,6 @@ impl HttpStore {
             let found = counted(some.len(), answer.items)?.into_iter().flatten();
             items.extend(found.map(WorkflowRecord::from));
         }
-        Ok(Page { items, next: None })
+        Ok(Page::new(items, None))
     }
 }

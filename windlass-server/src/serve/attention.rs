@@ -274,7 +274,7 @@ impl Seen {
         }
         let failing = types.into_iter().filter(|(_, (bad, all))| *all >= ATTEMPTS_MIN && bad * 2 > *all);
         let item = |(name, (bad, all)): (&str, (u64, u64))| {
-            let text = format!("{bad} of the last {all} attempts of type {name} failed");
+            let text = format!("{} of the last {} attempts of type {name} failed", number(bad), number(all));
             AttentionItem::new(AttentionKind::Failing, Severity::Warning, text, format!("/errors?type={name}"))
         };
         failing.map(item).collect()
@@ -372,10 +372,13 @@ fn of_fault(group: &FaultGroup) -> Option<AttentionItem> {
     // Ten minutes are a 144th of the day.
     let is_burst = group.recent >= DEATHS_MIN && group.recent * 144 >= day * DEATHS_TIMES;
     let said = group.code.as_deref().unwrap_or(&group.pattern);
+    // Only the newest jobs of a group are looked at.
+    let at_least = if group.capped && group.recent >= group.count { "at least " } else { "" };
+    let died = format!("{at_least}{}", number(group.recent));
     let (kind, text) = if webhooks && group.recent > 0 {
-        (AttentionKind::Unsent, format!("{} webhooks were given up in 10 minutes: {said}", group.recent))
+        (AttentionKind::Unsent, format!("{died} webhooks were given up in 10 minutes: {said}"))
     } else if is_burst {
-        let text = format!("{} jobs of type {} died in 10 minutes: {said}", group.recent, group.job_type);
+        let text = format!("{died} jobs of type {} died in 10 minutes: {said}", group.job_type);
         (AttentionKind::Failing, text)
     } else {
         return None;
@@ -389,8 +392,16 @@ fn serves(worker: &WorkerRecord, queue: &str) -> bool {
     worker.queues.iter().any(|served| served.queue.as_str() == queue && served.slots > 0)
 }
 
+/// A count as people read it: `1,000`.
+fn number(count: u64) -> String {
+    let digits = count.to_string();
+    let parts: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|part| std::str::from_utf8(part).ok()).collect();
+    parts.join(",")
+}
+
 fn are(count: u64) -> String {
-    if count == 1 { "1 job is".to_owned() } else { format!("{count} jobs are") }
+    if count == 1 { "1 job is".to_owned() } else { format!("{} jobs are", number(count)) }
 }
 
 fn grew(now: [u64; 4], before: [u64; 4]) -> [u64; 4] {

@@ -152,6 +152,17 @@ fn a_burst_of_one_fault_is_failing() {
 }
 
 #[test]
+fn counts_are_written_for_people_and_say_where_they_stopped() {
+    let told = |group: FaultGroup| Seen { faults: vec![group], ..seen() }.attention()[0].text.clone();
+    let stopped = FaultGroup { count: 1000, capped: true, ..group(1000, 1000) };
+    assert!(told(stopped.clone()).starts_with("at least 1,000 jobs of type"), "{}", told(stopped));
+    let older = FaultGroup { count: 1000, capped: true, ..group(900, 900) };
+    assert!(told(older.clone()).starts_with("900 jobs of type"), "{}", told(older));
+    let many = Seen { queues: vec![queue("q", 1_234_567, 60)], ..seen() }.attention()[0].text.clone();
+    assert!(many.starts_with("1,234,567 jobs are ready"), "{many}");
+}
+
+#[test]
 fn a_type_of_which_most_attempts_fail_is_failing() {
     let grown = |completed, retried| {
         let mut now = lane("mail", 0);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use windlass::store::{EndRecord, LaneRecord, LaneSample, Sample, SampleStep, Store, bucket};
@@ -46,9 +46,11 @@ impl Recorder {
     /// Takes samples until `stopping`.
     pub(super) async fn run(mut self, store: Arc<dyn Store>, stopping: CancellationToken) {
         loop {
-            // The store's own failures are told where they concern somebody; here there is only a gap.
-            if let Err(error) = self.take(&*store).await {
-                tracing::debug!(%error, "no sample was taken");
+            let begun = Instant::now();
+            match self.take(&*store).await {
+                Ok(()) => tracing::debug!(took = ?begun.elapsed(), "a sample was taken"),
+                // The store's own failures are told where they concern somebody; here there is only a gap.
+                Err(error) => tracing::debug!(%error, "no sample was taken"),
             }
             let step = SampleStep::Seconds;
             let pause = match store.now().await {

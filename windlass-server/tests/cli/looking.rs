@@ -176,6 +176,23 @@ fn a_preview_shows_the_time_of_the_zone() {
 }
 
 #[test]
+fn a_preview_notes_what_clock_changes_do() {
+    let bench = Bench::seeded();
+    let ran = bench.run(&["schedules", "preview", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "-n", "400"]);
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    // Whatever the day, a year holds one change each way.
+    for (note, shown) in
+        [("moved: clocks leave its time out that day", " 03:00 CEST)"), ("its time comes twice", " 02:30 CEST)")]
+    {
+        let noted: Vec<_> = lines.iter().filter(|line| line.starts_with("in ") && line.contains(note)).collect();
+        assert!(!noted.is_empty() && noted.iter().all(|line| line.contains(shown)), "{note}: {noted:?}");
+    }
+    let changes: Vec<_> = lines.iter().filter(|line| line.starts_with("clocks change ")).collect();
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert!(changes.iter().any(|line| line.contains("(moved")) && changes.iter().any(|line| line.contains("twice")));
+}
+
+#[test]
 fn a_preview_follows_the_zone() {
     let bench = Bench::seeded();
     let ran =

@@ -131,6 +131,15 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where to go on; `None` at the end. A page may be short, even empty, and still have one.
     pub next: Option<Cursor>,
+    /// How many rows were looked at to find these.
+    pub looked: usize,
+}
+
+impl<T> Page<T> {
+    /// A page for which nothing else was looked at.
+    pub fn new(items: Vec<T>, next: Option<Cursor>) -> Self {
+        Page { looked: items.len(), items, next }
+    }
 }
 
 /// Something that happened to a job.

@@ -183,7 +183,7 @@ impl FaultGroup {
             let newest: Vec<JobRecord> = sum.newest.iter().map(|job| (*job).clone()).collect();
             sum.group(&newest, now)
         };
-        Ok(Page { items: found.into_iter().filter_map(group).collect(), next })
+        Ok(Page::new(found.into_iter().filter_map(group).collect(), next))
     }
 
     /// The group of these ends, of which the store looked at `looked` before it left out what is not asked for; `newest` are

@@ -194,9 +194,28 @@ impl Filter {
     }
 }
 
+/// Whether bytes hold a text; letters of ASCII match in both cases.
+pub(crate) fn within(bytes: &[u8], text: &str) -> bool {
+    let Some(first) = text.as_bytes().first() else { return true };
+    let same = |part: &[u8]| part[0].eq_ignore_ascii_case(first) && part.eq_ignore_ascii_case(text.as_bytes());
+    bytes.windows(text.len()).any(same)
+}
+
+/// Whether a text stands in JSON that was written here as it is. Most characters do.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn is_plain_in_json(text: &str) -> bool {
+    !text.contains(|letter: char| letter.is_ascii_control() || matches!(letter, '"' | '\\'))
+}
+
+/// Whether a string in JSON that was written here may hold a text; only a no is certain.
+#[cfg(feature = "sqlite")]
+pub(crate) fn may_be_in_json(json: &str, text: &str) -> bool {
+    !is_plain_in_json(text) || within(json.as_bytes(), text)
+}
+
 /// Whether a job has this text in what people wrote into it.
 fn holds(job: &JobRecord, text: &str) -> bool {
-    let within = |bytes: &[u8]| bytes.windows(text.len().max(1)).any(|part| part.eq_ignore_ascii_case(text.as_bytes()));
+    let within = |bytes: &[u8]| within(bytes, text);
     let tags = job.spec.options.tags.iter().flat_map(|(key, value)| [key, value]);
     text.is_empty()
         || within(job.spec.payload.as_bytes())

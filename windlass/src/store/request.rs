@@ -244,7 +244,7 @@ fn waits(state: State) -> bool {
 }
 
 /// Asks for a page of jobs.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListQuery {
     /// Which jobs.
     pub filter: Filter,
@@ -254,6 +254,15 @@ pub struct ListQuery {
     pub after: Option<Cursor>,
     /// In which order.
     pub order: Order,
+    /// How many jobs are looked at, up to [`LOOKED_MAX`]: a page ends there, however few it has found.
+    pub looked_max: usize,
+}
+
+impl Default for ListQuery {
+    fn default() -> Self {
+        let (filter, order) = (Filter::default(), Order::default());
+        ListQuery { filter, limit: 0, after: None, order, looked_max: LOOKED_MAX }
+    }
 }
 
 impl ListQuery {

@@ -3,35 +3,41 @@
 use std::time::Duration;
 
 use windlass::job::{LOG_LINES_MAX, Lease, LeaseKey, LogLine, Stale, State};
-use windlass::store::{ClaimRequest, Claimed, Extended, Save, new_lease_token};
+use windlass::store::{ClaimRequest, Claimed, Claims, Extended, Save, new_lease_token};
 use windlass::workflow::Sequence;
 use windlass::{QueueName, Timestamp};
 
 use super::{Stored, Tables};
 
 impl Tables {
-    pub(super) fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Vec<Claimed> {
-        let mut claimed = Vec::new();
+    pub(super) fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Claims {
+        let (mut jobs, mut again_at) = (Vec::new(), None);
         for (queue, room) in &request.queues {
-            let wanted = (*room).min(request.limit - claimed.len());
-            for sequence in self.next_in(queue, request, now).into_iter().take(wanted) {
-                let entry = &mut self.job_mut(sequence).entry;
-                let token = new_lease_token();
-                entry.job.claim(&request.worker, request.lease_time, now).expect("it is SCHEDULED");
-                entry.token = Some(token);
-                let expires_in = entry.job.lease.as_ref().map_or(now, |lease| lease.expires_at).since(now);
-                let (lease, job) = (Lease::granted(&entry.job, token), entry.job.clone());
-                claimed.push(Claimed { job, lease, expires_in });
-            }
+            let wanted = (*room).min(request.limit - jobs.len());
+            let is_paused = self.queues.get(queue).copied().unwrap_or(false);
+            let (next, again) = match self.controls.contains_key(queue) {
+                _ if is_paused || wanted == 0 => continue,
+                true => self.pick_from(queue, request.types.as_deref(), wanted, now),
+                false => (self.next_in(queue, request, now), None),
+            };
+            again_at = [again_at, again].into_iter().flatten().min();
+            jobs.extend(next.into_iter().take(wanted).map(|sequence| self.claim_one(sequence, request, now)));
         }
-        claimed
+        Claims { jobs, again_in: again_at.map(|at: Timestamp| at.since(now)) }
     }
 
-    /// What can be claimed from a queue, in claim order (D5).
+    fn claim_one(&mut self, sequence: Sequence, request: &ClaimRequest, now: Timestamp) -> Claimed {
+        let entry = &mut self.job_mut(sequence).entry;
+        let token = new_lease_token();
+        entry.job.claim(&request.worker, request.lease_time, now).expect("it is SCHEDULED");
+        entry.token = Some(token);
+        let expires_in = entry.job.lease.as_ref().map_or(now, |lease| lease.expires_at).since(now);
+        let (lease, job) = (Lease::granted(&entry.job, token), entry.job.clone());
+        Claimed { job, lease, expires_in }
+    }
+
+    /// What can be claimed from a plain queue, in claim order (D5).
     fn next_in(&self, queue: &QueueName, request: &ClaimRequest, now: Timestamp) -> Vec<Sequence> {
-        if self.queues.get(queue).copied().unwrap_or(false) {
-            return Vec::new();
-        }
         let wanted = |stored: &&Stored| {
             let job = &stored.entry.job;
             job.state == State::Scheduled

@@ -2,8 +2,9 @@
 //!
 //! It is here to be read by those who write their own (docs/guides/writing-a-store.md follows it), and to show what the
 //! rules in `windlass::store::rules` leave for a store to do: load and write (`working`), claim and keep leases (`lease`),
-//! find what is due (`upkeep`), and read (`read`). The conformance suite holds it to the contract.
+//! let jobs through the gates of a controlled queue (`control`), find what is due (`upkeep`), and read (`read`). The conformance suite holds it to the contract.
 
+mod control;
 mod lease;
 mod read;
 mod upkeep;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 use windlass::clock::{Clock, LAPSING};
-use windlass::flow::{Change, ControlEdit, ControlRecord};
+use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
 use windlass::job::{
     AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LeaseToken, LogLine, QueueName, Settlement, Stale, WorkerId,
 };
@@ -24,7 +25,7 @@ use windlass::schedule::ScheduleRecord;
 use windlass::store::rules::{self, Edges, Entry, KeptKey};
 use windlass::store::*;
 use windlass::workflow::{Origin, Sequence, Submission, WorkflowRecord};
-use windlass::{Error, JobType, ManualClock, Result, Timestamp};
+use windlass::{JobType, ManualClock, Result, Timestamp};
 
 /// Jobs in plain maps.
 #[derive(Debug)]
@@ -52,6 +53,7 @@ struct Tables {
     keys: BTreeMap<(String, String), KeptKey>,
     /// The queues that have or had jobs, and whether each is paused.
     queues: BTreeMap<QueueName, bool>,
+    controls: BTreeMap<QueueName, control::Controlled>,
     workflows: BTreeMap<Sequence, WorkflowRecord>,
     workers: BTreeMap<WorkerId, WorkerRecord>,
     schedules: BTreeMap<String, ScheduleRecord>,
@@ -177,7 +179,7 @@ impl Store for MapStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
-        Ok(Claims::from(self.with(|tables, now| tables.claim(request, now))))
+        Ok(self.with(|tables, now| tables.claim(request, now)))
     }
 
     async fn extend(&self, leases: &[LeaseKey], lease_time: Option<Duration>) -> Result<Vec<Extended>> {
@@ -266,11 +268,15 @@ impl Store for MapStore {
     }
 
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>> {
-        let Change::Pause(paused) = edit.change else {
-            return Err(Error::invalid("control", "this store has no flow control"));
-        };
-        self.with(|tables, now| tables.set_paused(edit, paused, by, now));
-        Ok(None)
+        self.with(|tables, now| tables.control(edit, by, now))
+    }
+
+    async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>> {
+        Ok(self.with(|tables, _| tables.controls.get(queue).map(|known| known.record.clone())))
+    }
+
+    async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>> {
+        self.with(|tables, now| tables.keys(query, now))
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {
@@ -305,9 +311,7 @@ impl Store for MapStore {
 
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         self.with(|tables, _| match query {
-            WorkflowQuery::Ids(ids) => {
-                Ok(Page { items: ids.iter().filter_map(|id| tables.workflow(*id)).collect(), next: None })
-            }
+            WorkflowQuery::Ids(ids) => Ok(Page::new(ids.iter().filter_map(|id| tables.workflow(*id)).collect(), None)),
             WorkflowQuery::Newest { limit, after } => tables.list_workflows(after.as_ref(), *limit),
         })
     }

@@ -40,7 +40,7 @@ impl Tables {
         placed.sort_by_key(|(place, _)| *place);
         let rest = placed.split_off(placed.len().min(query.limit.clamp(1, PAGE_MAX)));
         let next = placed.last().filter(|_| !rest.is_empty()).map(|(place, _)| Cursor::of_numbers(place));
-        Ok(Page { items: placed.into_iter().map(|(_, job)| job).collect(), next })
+        Ok(Page::new(placed.into_iter().map(|(_, job)| job).collect(), next))
     }
 
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
@@ -48,10 +48,16 @@ impl Tables {
             return self.list_in_order(query);
         }
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
-        let matching =
-            self.jobs.range(..before).rev().filter(|(_, stored)| self.matches(&query.filter, &stored.entry.job));
-        let found = matching.map(|(sequence, stored)| (*sequence, stored.entry.job.clone()));
-        Ok(paged(found, query.limit))
+        let (limit, looked_max) = (query.limit.clamp(1, PAGE_MAX), query.looked_max.clamp(1, LOOKED_MAX));
+        let (mut items, mut looked) = (Vec::new(), 0);
+        for (sequence, stored) in self.jobs.range(..before).rev() {
+            looked += 1;
+            items.extend(self.matches(&query.filter, &stored.entry.job).then(|| stored.entry.job.clone()));
+            if items.len() == limit || looked == looked_max {
+                return Ok(Page { items, next: Some(Cursor(sequence.to_string())), looked });
+            }
+        }
+        Ok(Page { items, next: None, looked })
     }
 
     /// The oldest jobs that match, and where to go on.
@@ -100,6 +106,7 @@ impl Tables {
             paused: self.queues.get(&job.spec.queue).copied().unwrap_or(false),
             waits_for: if job.state == State::Pending { waits_for } else { Vec::new() },
             ahead: ahead.take(EXPLAIN_SCAN_MAX).count(),
+            blocked: self.blocked(job, now),
             ..Circumstances::default()
         };
         for worker in self.live_workers(now) {
@@ -114,7 +121,7 @@ impl Tables {
         let rest = self.events.range(after.saturating_add(1)..).take(limit.clamp(1, PAGE_MAX));
         let items: Vec<JobEvent> = rest.map(|(_, event)| event.clone()).collect();
         let next = items.last().map_or_else(|| Cursor(newest.to_string()), |last| last.cursor.clone());
-        Ok(Page { items, next: Some(next) })
+        Ok(Page::new(items, Some(next)))
     }
 
     pub(super) fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
@@ -144,6 +151,7 @@ impl Tables {
             let scheduled = own().filter(|job| job.state == State::Scheduled);
             let mut record = QueueRecord::new(name.clone());
             record.paused = *paused;
+            record.control = self.controls.get(name).map(|known| known.record.clone());
             record.states = counts(own().map(|job| (job.state, 1)));
             record.oldest_scheduled = scheduled.map(|job| job.position).min();
             record
@@ -177,7 +185,7 @@ impl Tables {
 fn paged<T>(mut rows: impl Iterator<Item = (i64, T)>, limit: usize) -> Page<T> {
     let page: Vec<(i64, T)> = rows.by_ref().take(limit.clamp(1, PAGE_MAX)).collect();
     let next = page.last().filter(|_| rows.next().is_some()).map(|(number, _)| Cursor(number.to_string()));
-    Page { items: page.into_iter().map(|(_, item)| item).collect(), next }
+    Page::new(page.into_iter().map(|(_, item)| item).collect(), next)
 }
 
 fn numbered(cursor: Option<&Cursor>) -> Result<Option<i64>> {

@@ -25,6 +25,7 @@ impl Tables {
         }
         let fired = self.fire_schedules(limit, now)?;
         let pruned = self.prune(&request.retention, limit, now);
+        self.forget_gates(now);
         self.workers.retain(|_, worker| now.since(worker.seen_at) <= WORKER_LIVE);
         let mut report = UpkeepReport::default();
         (report.lifetimes, report.expired, report.fired, report.pruned) = (lifetimes, expired, fired, pruned);

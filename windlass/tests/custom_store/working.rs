@@ -2,7 +2,7 @@
 
 use windlass::job::JobId;
 use windlass::store::rules::{Changes, Missing, Run, ScheduleWrite, Stop, WorkingSet};
-use windlass::store::{AttemptCount, Cursor, JobEvent, JobEventKind, LaneRecord, ended_place, new_job_id};
+use windlass::store::{AttemptCount, Cursor, JobEvent, JobEventKind, LaneRecord, Wake, ended_place, new_job_id};
 use windlass::workflow::{Held, Identity};
 use windlass::{JobRecord, Result, State, Timestamp};
 
@@ -108,6 +108,11 @@ impl Tables {
             if let Some(place) = ended_place(change.after.job.state).filter(|_| moved) {
                 self.lane(&change.after.job).ended[place] += 1;
             }
+            let queue = &change.after.job.spec.queue;
+            if moved && change.before.job.state == State::Running && self.controls.contains_key(queue) {
+                // A slot came free.
+                self.wakes.push(Wake::Scheduled(queue.clone()));
+            }
             self.job_mut(sequence).entry = change.after;
         }
         for change in changes.edges {
@@ -137,6 +142,7 @@ impl Tables {
                 ScheduleWrite::Delete(name) => self.schedules.remove(&name),
             };
         }
+        self.hold_gates(changes.holds);
         self.wakes.extend(changes.wakes);
     }
 

@@ -54,7 +54,7 @@ function Row({ item, reload }: { item: Item; reload: () => void }) {
     <li>
       <span class={`badge ${bad ? "danger" : "retrying"}`}>
         <Icon name="errors" />
-        {bad ? "Bad" : "Warning"}
+        {bad ? "Urgent" : "Warning"}
       </span>
       <a href={href(item.link)}>
         <Text>{item.text}</Text>

@@ -188,7 +188,7 @@ function Bulk(props: BulkProps) {
         </p>
       ) : null}
       {props.typed === undefined ? (
-        <div class="row" role="radiogroup" aria-label="Act">
+        <div class="row choices" role="radiogroup" aria-label="Act">
           {ACTS.map(([own, label]) => (
             <label key={own} class="check">
               <input type="radio" name="act" checked={action === own} onChange={() => setAction(own)} />

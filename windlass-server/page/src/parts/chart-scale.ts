@@ -24,6 +24,20 @@ export function path(values: (number | null)[], x: (at: number) => number, y: (v
   return text;
 }
 
+/** The ground between one line and zero, in as many pieces as the line has. */
+export function ground(values: (number | null)[], x: (at: number) => number, y: (value: number) => number): string {
+  let text = "";
+  values.forEach((value, at) => {
+    if (value === null || value === undefined) return;
+    const [before, after] = [values[at - 1] ?? null, values[at + 1] ?? null];
+    if (before === null && after === null) return;
+    if (before === null) text += `M${x(at).toFixed(1)} ${y(0).toFixed(1)}`;
+    text += `L${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+    if (after === null) text += `L${x(at).toFixed(1)} ${y(0).toFixed(1)}Z`;
+  });
+  return text;
+}
+
 export interface Line {
   name: string;
   values: (number | null)[];

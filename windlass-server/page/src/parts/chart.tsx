@@ -3,7 +3,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { number } from "../words.ts";
-import { csv, type Line, path, short, ticks } from "./chart-scale.ts";
+import { csv, ground, type Line, path, short, ticks } from "./chart-scale.ts";
 import { ChartTable } from "./chart-table.tsx";
 import { CopyButton } from "./copy.tsx";
 import { Text } from "./text.tsx";
@@ -98,6 +98,11 @@ function Plot({ times, lines, width, place, chosen, anchor, tell }: PlotProps) {
           <text x={left} y={HIGH - 4}>
             {axisTime(first, last - first)}
           </text>
+          {width >= 420 ? (
+            <text x={(left + width - RIGHT) / 2} y={HIGH - 4} text-anchor="middle">
+              {axisTime((first + last) / 2, last - first)}
+            </text>
+          ) : null}
           <text x={width - RIGHT} y={HIGH - 4} text-anchor="end">
             {axisTime(last, last - first)}
           </text>
@@ -111,6 +116,9 @@ function Plot({ times, lines, width, place, chosen, anchor, tell }: PlotProps) {
           y={TOP}
           height={HIGH - TOP - BOTTOM}
         />
+      ) : null}
+      {lines[0] && !lines[0].look.dash ? (
+        <path class={`ground ${lines[0].look.ink}`} d={ground(lines[0].values, x, y)} />
       ) : null}
       {lines.map(({ look, values }) => (
         <path key={look.name} class={`line ${look.ink}`} stroke-dasharray={look.dash} d={path(values, x, y)} />

@@ -30,9 +30,9 @@ const DEPTHS: Look[] = [
 ];
 
 const PARTS: Look[] = [
-  { name: "p50", word: "half of them", ink: "scheduled" },
-  { name: "p95", word: "95 %", ink: "retrying", dash: "5 3" },
-  { name: "p99", word: "99 %", ink: "failed", dash: "2 3" },
+  { name: "p50", word: "p50", ink: "scheduled" },
+  { name: "p95", word: "p95", ink: "running", dash: "5 3" },
+  { name: "p99", word: "p99", ink: "delayed", dash: "2 3" },
 ];
 
 /** Inks and dashes of lines by queue or type, so that neighbours differ in both. */
@@ -182,7 +182,7 @@ export function Charts({ lines, splits = SPLITS }: ChartsProps) {
               return (
                 <Chart
                   title={title}
-                  unit={by && timed ? `${unit}, 95 % of them` : unit}
+                  unit={by && timed ? `${unit}, p95` : unit}
                   choose={choose}
                   {...shown}
                   {...(timed ? { tell: seconds } : {})}

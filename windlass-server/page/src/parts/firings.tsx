@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { type Refused, type Schemas, send } from "../api/client.ts";
+import { spaced } from "../words.ts";
 import { Problem } from "./notice.tsx";
 import { exact, inUtc, When } from "./time.tsx";
 
@@ -73,7 +74,7 @@ export function Firings({ timing }: { timing: Timing }) {
     <section class="card" aria-label="Next firings">
       <h2>Next firings</h2>
       {problem ? <Problem problem={problem} /> : null}
-      {found && !problem ? <p>{found.words}</p> : null}
+      {found && !problem ? <p>{spaced(found.words)}</p> : null}
       {found && !problem
         ? found.warnings.map((warning) => (
             <p key={warning} class="notice warn">

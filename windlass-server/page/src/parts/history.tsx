@@ -145,10 +145,12 @@ function Life({ history, ended }: { history: Schemas["History"]; ended: boolean 
       ) : null}
       <p class="strip-ends">
         <span>{clock(all[0]!.from)}</span>
+        <span>{ended ? clock(all.at(-1)!.to) : "now"}</span>
+      </p>
+      <p>
         <strong class={band.state}>
           <Text>{sentence}</Text>
         </strong>
-        <span>{ended ? clock(all.at(-1)!.to) : "now"}</span>
       </p>
       {item.reason || item.failure ? (
         <p class="small">

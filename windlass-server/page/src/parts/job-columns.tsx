@@ -54,13 +54,18 @@ function TagPills({ job }: { job: Job }) {
   );
 }
 
+/** A name that a column cuts, for those who point at it. */
+function whole(name: string): string | undefined {
+  return name.length > 30 ? name : undefined;
+}
+
 export const JOB: Column<Job> = {
   name: "Job",
   narrow: true,
   lead: true,
   cell: (job) => (
     <span class="name-and-id">
-      <a href={href(`/jobs/${job.id}`)}>
+      <a href={href(`/jobs/${job.id}`)} title={whole(job.type)}>
         <Text>{job.type}</Text>
       </a>
       <code class="small muted" title={job.id}>
@@ -83,7 +88,7 @@ export const CHOICE: Column<Job>[] = [
     name: "Queue",
     narrow: true,
     cell: (job) => (
-      <a href={href(`/jobs?queue=${encodeURIComponent(job.queue ?? "")}`)}>
+      <a href={href(`/jobs?queue=${encodeURIComponent(job.queue ?? "")}`)} title={whole(job.queue ?? "")}>
         <Text>{job.queue ?? ""}</Text>
       </a>
     ),

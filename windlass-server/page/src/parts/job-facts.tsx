@@ -4,7 +4,7 @@ import { type ComponentChildren, Fragment } from "preact";
 import type { Job, Schemas } from "../api/client.ts";
 import { useResource } from "../api/live.ts";
 import { href } from "../router.ts";
-import { ENDED } from "../words.ts";
+import { counted, ENDED, spaced } from "../words.ts";
 import { Text } from "./text.tsx";
 import { Moment, When } from "./time.tsx";
 
@@ -43,7 +43,10 @@ export function Facts({ job }: { job: Job }) {
       </Fragment>,
     ]);
   }
-  facts.push(["Limits", `${job.max_attempts} tries, each ${job.execution_timeout}; lease ${job.visibility_timeout}`]);
+  facts.push([
+    "Limits",
+    `${counted(job.max_attempts ?? 1, "try", "tries")}, each ${spaced(job.execution_timeout)}; lease ${spaced(job.visibility_timeout)}`,
+  ]);
   if (job.lost > 0) facts.push(["Lost with a worker", `${job.lost} times`]);
   if (job.reason)
     facts.push([

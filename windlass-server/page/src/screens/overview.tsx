@@ -16,11 +16,16 @@ import { href } from "../router.ts";
 import { counted, DEAD, ENDED, number, rate, WAITING } from "../words.ts";
 import { Oldest, QueueTable } from "./queues.tsx";
 
+/** The class that lets a figure fit into its box, by how many letters it has. */
+function fit(text: string): string {
+  return text.length > 10 ? "longer" : text.length > 6 ? "long" : "";
+}
+
 function Figure({ name, value, unit, to }: { name: string; value: string; unit?: string; to: string }) {
   return (
     <a href={href(to)}>
       <span class="name">{name}</span>
-      <span class="value">
+      <span class={`value ${fit(value + (unit ?? ""))}`}>
         {value} {unit ? <small>{unit}</small> : null}
       </span>
     </a>

@@ -1,6 +1,5 @@
 // One queue: what stands in it, what goes through it, who serves it, and what can be done to it.
 
-import { Fragment } from "preact";
 import { useRef } from "preact/hooks";
 import type { Schemas } from "../api/client.ts";
 import { part } from "../api/client.ts";
@@ -97,21 +96,21 @@ function Servers({ workers, queue }: { workers: Worker[]; queue: string }) {
           <Command line={`windlass worker --queue ${quoted(queue)} --exec ./handler`} />
         </>
       ) : (
-        <dl class="facts">
+        <ul class="servers">
           {serving.map((worker) => {
             const own = worker.queues.find((one) => one.queue === queue);
             return (
-              <Fragment key={worker.id}>
-                <dt>
+              <li key={worker.id}>
+                <span title={worker.id}>
                   <Text>{worker.id}</Text>
-                </dt>
-                <dd>
-                  {own?.busy ?? 0} of {own?.slots ?? 0} slots busy
-                </dd>
-              </Fragment>
+                </span>
+                <span class="muted nowrap">
+                  {own?.busy ?? 0} of {own?.slots ?? 0} slots
+                </span>
+              </li>
             );
           })}
-        </dl>
+        </ul>
       )}
     </section>
   );
@@ -149,6 +148,11 @@ export function QueueScreen({ name }: { name: string }) {
               </h1>
               {queue.paused ? <span class="pill">paused</span> : null}
               {queue.control ? <span class="pill">controlled</span> : null}
+              {queue.states.scheduled > 0 ? (
+                <span class="muted">
+                  oldest ready <Oldest queue={queue} />
+                </span>
+              ) : null}
               {mayOperate() ? (
                 <div class="actions">
                   <PauseButton queue={queue} reload={found.reload} />
@@ -174,28 +178,21 @@ export function QueueScreen({ name }: { name: string }) {
               {STATES.map((state) => (
                 <a key={state} href={href(jobsOf(queue.name, state))}>
                   <span class={`name ${state}`}>{stateWord[state]}</span>
-                  <span class="value">{number(queue.states[state])}</span>
+                  <span class={`value ${queue.states[state] >= 100_000 ? "long" : ""}`}>
+                    {number(queue.states[state])}
+                  </span>
                 </a>
               ))}
             </div>
             <StateBar states={queue.states} />
             <Charts lines={lines} splits={[["type", "type"]]} />
+            <FlowKeys queue={queue} reload={found.reload} />
             <div class="grid-3">
               <div class="stack">
-                <FlowKeys queue={queue} reload={found.reload} />
                 <Types queue={queue.name} />
                 <NextUp queue={queue.name} controlled={Boolean(queue.control)} />
               </div>
               <div class="stack">
-                <section class="card">
-                  <h2>Waiting</h2>
-                  <dl class="facts">
-                    <dt>Oldest ready</dt>
-                    <dd>
-                      <Oldest queue={queue} />
-                    </dd>
-                  </dl>
-                </section>
                 <FlowFacts queue={queue} reload={found.reload} />
                 <Servers workers={workers.data?.items ?? []} queue={queue.name} />
                 <LastActs target={`queue ${queue.name}`} />

@@ -15,7 +15,7 @@ import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { Moment, When } from "../parts/time.tsx";
 import { go, href } from "../router.ts";
-import { number, stateWord } from "../words.ts";
+import { number, spaced, stateWord } from "../words.ts";
 
 type Schedule = Schemas["Schedule"];
 
@@ -134,7 +134,7 @@ export function SchedulesScreen() {
                 name: "Fires",
                 cell: (one) => (
                   <span class="two-lines">
-                    <Text>{one.words ?? ""}</Text>
+                    <Text>{spaced(one.words ?? "")}</Text>
                     {one.schedule.cron ? (
                       <code class="small muted">
                         <Text>{one.schedule.cron}</Text>

@@ -8,7 +8,7 @@ import { letters, setLetters } from "../parts/keys.ts";
 import { Loaded, Problem } from "../parts/notice.tsx";
 import { setTheme, type Theme, theme } from "../parts/theme.ts";
 import { inUtc, setUtc } from "../parts/time.tsx";
-import { bytes } from "../words.ts";
+import { bytes, spaced } from "../words.ts";
 
 const MAY: Record<string, string> = {
   read: "look at everything",
@@ -103,13 +103,13 @@ export function ServerScreen() {
                 <dt>Largest payload</dt>
                 <dd>{bytes(data.payload_bytes)}</dd>
                 <dt>Kept: completed</dt>
-                <dd>{data.retention.completed}</dd>
+                <dd>{spaced(data.retention.completed)}</dd>
                 <dt>Kept: cancelled</dt>
-                <dd>{data.retention.cancelled}</dd>
+                <dd>{spaced(data.retention.cancelled)}</dd>
                 <dt>Kept: failed</dt>
-                <dd>{data.retention.failed}</dd>
+                <dd>{spaced(data.retention.failed)}</dd>
                 <dt>Kept: dead-letter</dt>
-                <dd>{data.retention.dead_letter}</dd>
+                <dd>{spaced(data.retention.dead_letter)}</dd>
               </dl>
               <p class="row">
                 <a href={`${base}/v1/openapi.json`}>API description</a>

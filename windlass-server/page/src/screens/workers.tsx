@@ -8,7 +8,7 @@ import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/time.tsx";
 import { href } from "../router.ts";
-import { counted, number, span } from "../words.ts";
+import { counted, number, spaced, span } from "../words.ts";
 
 type Worker = Schemas["Worker"];
 
@@ -58,7 +58,7 @@ function Running() {
                   ) : null,
               },
               { name: "Began", narrow: true, cell: (job) => <When at={job.started_at} /> },
-              { name: "May take", narrow: true, cell: (job) => job.execution_timeout },
+              { name: "May take", narrow: true, cell: (job) => spaced(job.execution_timeout) },
               { name: "Lease ends", narrow: true, cell: (job) => <When at={job.lease?.expires_at} /> },
             ]}
             foot={data.next_cursor ? `The newest ${number(RUNNING_MAX)}; there are more.` : undefined}

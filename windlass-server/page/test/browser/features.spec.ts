@@ -227,3 +227,33 @@ test("a workflow of 1,000 steps is drawn folded, and answers to keys", async ({ 
   await page.setViewportSize({ width: 360, height: 780 });
   await fits(page, "timeline of many");
 });
+
+test("long names keep no column out of sight, and rows stay low", async ({ page }) => {
+  const [type, queue] = [
+    "notifications.customer-communication.".repeat(3).slice(0, 110),
+    "a-queue-of-a-very-long-name.".repeat(2),
+  ];
+  for (let number = 0; number < 3; number += 1) await enqueue({ type, queue, payload: {}, max_attempts: 1 });
+  await fail(queue, {
+    category: "permanent",
+    code: "a_code_that_is_rather_long".repeat(2),
+    message: "nested exception ".repeat(30),
+  });
+  await claim(queue);
+  for (const path of [`/jobs?queue=${queue}`, "/errors", "/queues", "/"]) {
+    await page.goto(server.url + path);
+    await expect(page.locator("table tbody tr").first()).toBeVisible();
+    await fits(page, path);
+    const { right, high } = await page
+      .locator(".table-card")
+      .first()
+      .evaluate((card) => ({
+        right:
+          Math.max(...[...card.querySelectorAll("th, td")].map((cell) => cell.getBoundingClientRect().right)) -
+          card.getBoundingClientRect().right,
+        high: Math.max(...[...card.querySelectorAll("tbody tr")].map((row) => row.getBoundingClientRect().height)),
+      }));
+    expect(right, `${path}: a cell ends beyond its table`).toBeLessThanOrEqual(1);
+    expect(high, `${path}: a row is high`).toBeLessThan(140);
+  }
+});

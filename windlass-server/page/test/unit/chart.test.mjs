@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./load.mjs";
 
-const { ticks, path, csv, within, short } = await load("parts/chart-scale.ts");
+const { ticks, path, ground, csv, within, short } = await load("parts/chart-scale.ts");
 
 test("the scale is round and holds the largest value", () => {
   for (const most of [0, 0.3, 1, 3, 7, 29.5, 30, 101, 999, 30_123, 1_000_000]) {
@@ -17,6 +17,13 @@ test("a line is interrupted where nothing is known", () => {
   const same = (value) => value;
   assert.equal(path([1, 2, null, 3], same, same), "M0.0 1.0L1.0 2.0M3.0 3.0");
   assert.equal(path([null, null], same, same), "");
+});
+
+test("the ground under a line has its gaps, and none under a single point", () => {
+  const same = (value) => value;
+  const under = ground([1, 2, null, 3, null, 4, 5], same, (value) => 10 - value);
+  assert.equal(under, "M0.0 10.0L0.0 9.0L1.0 8.0L1.0 10.0ZM5.0 10.0L5.0 6.0L6.0 5.0L6.0 10.0Z");
+  assert.equal(ground([null, 1, null], same, same), "");
 });
 
 test("a chart as CSV has a column for each line, and gaps stay empty", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./load.mjs";
 
-const { span, about, rate, bytes, counted } = await load("words.ts");
+const { span, about, rate, bytes, counted, spaced } = await load("words.ts");
 const { bandsOf, statesOf, told, widths } = await load("parts/history.tsx");
 
 test("spans are told in their one or two largest units", () => {
@@ -19,6 +19,21 @@ test("spans are told in their one or two largest units", () => {
   ])
     assert.equal(span(given), expected);
   assert.equal(about(-185_000), "3 min");
+});
+
+test("lengths of time of the API are written like all others", () => {
+  for (const [given, expected] of [
+    ["30m", "30 min"],
+    ["5m", "5 min"],
+    ["1h 30m", "1 h 30 min"],
+    ["1h30m", "1 h 30 min"],
+    ["500ms", "500 ms"],
+    ["7d", "7 d"],
+    ["1.5s", "1.5 s"],
+    ["forever", "forever"],
+    [null, "–"],
+  ])
+    assert.equal(spaced(given), expected);
 });
 
 test("small and large numbers stay legible", () => {

@@ -21,6 +21,7 @@ chapter! {
     o1_a_fault_is_a_filter,
     o1_jobs_are_found_by_worker_key_and_text,
     o1_text_is_found_in_payloads,
+    o1_text_is_found_however_it_is_written,
     o1_jobs_are_found_by_their_end,
     o1_ended_jobs_are_listed_last_ended_first,
     o1_waiting_jobs_are_listed_soonest_first,
@@ -289,6 +290,37 @@ async fn o1_text_is_found_in_payloads(bench: Bench) {
     let invoice = bench.enqueue(full).await;
     let text = Filter { text: Some("invoice 7".to_owned()), ..Filter::default() };
     assert_eq!(bench.ids(&text).await, [invoice], "not {paid}");
+}
+
+async fn o1_text_is_found_however_it_is_written(bench: Bench) {
+    let said = r#"Die "Straße" \ 7 – ÄÖ"#;
+    let payload = bench
+        .enqueue(crate::job::NewJob::new(
+            "t",
+            crate::job::Payload::bytes("text/plain", said.as_bytes().to_vec()).expect("a payload"),
+        ))
+        .await;
+    let tagged = bench.enqueue(super::bench::job().tag("place", said)).await;
+    let failed = bench.enqueue(super::bench::job().max_attempts(1)).await;
+    let other = bench.enqueue(super::bench::job().tag("place", "Strasse")).await;
+    for claimed in bench.claim(4).await {
+        if claimed.job.id == failed {
+            bench.apply(claimed.lease.fail(Failure::permanent("gone", said), &mut || 0.5)).await;
+        } else {
+            bench.complete(claimed.lease).await;
+        }
+    }
+    for wanted in ["straße", r#""Straße""#, r"\ 7", "7 – Ä", "– ÄÖ", said, r#"DIE ""#] {
+        let filter = Filter { text: Some(wanted.to_owned()), ..Filter::default() };
+        assert_eq!(bench.ids(&filter).await, [failed, tagged, payload], "{wanted:?}");
+        assert_eq!(bench.count(&filter, 100).await, 3, "{wanted:?}");
+    }
+    for wanted in ["äö", r"\n", r#"\""#, r"303\237", "\u{0}", "%", "_"] {
+        let filter = Filter { text: Some(wanted.to_owned()), ..Filter::default() };
+        assert!(bench.ids(&filter).await.is_empty(), "{wanted:?}");
+    }
+    let filter = Filter { text: Some("rasse".to_owned()), ..Filter::default() };
+    assert_eq!(bench.ids(&filter).await, [other]);
 }
 
 async fn o1_jobs_are_found_by_their_end(bench: Bench) {

@@ -21,6 +21,7 @@ chapter! {
     o1_a_filtered_cursor_does_not_miss_what_stayed,
     o1_counts_stop_at_their_cap,
     o1_counts_look_at_no_more_rows_than_they_may,
+    o1_lists_look_at_no_more_jobs_than_they_may,
     o1_attempts_are_told_one_by_one,
     o1_the_newest_100_attempts_are_kept,
     o1_the_dead_letter_queue_shows_what_failed,
@@ -256,6 +257,30 @@ async fn o1_counts_look_at_no_more_rows_than_they_may(bench: Bench) {
     assert_eq!(bench.store.count(&tagged, 100, 10).await.expect("count").count, 0);
     let capped = bench.store.count(&tagged, 3, 1000).await.expect("count");
     assert_eq!((capped.capped, capped.count), (true, 3));
+}
+
+async fn o1_lists_look_at_no_more_jobs_than_they_may(bench: Bench) {
+    let needles: Vec<_> = bench.insert(vec![job().tag("a", "needle"); 5]).await.iter().map(|job| job.id).collect();
+    bench.insert(vec![job(); 40]).await;
+    let filter = Filter { text: Some("needle".to_owned()), ..Filter::default() };
+    let mut query = ListQuery { looked_max: 10, ..ListQuery::new(filter, 3) };
+    let (mut seen, mut looked, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let page = bench.store.list(&query).await.expect("list");
+        assert!(page.looked <= 10 && page.items.len() <= 3, "{} jobs, {} looked at", page.items.len(), page.looked);
+        seen.extend(page.items.iter().map(|job| job.id));
+        (looked, pages) = (looked + page.looked, pages + 1);
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+        assert!(page.items.len() == 3 || page.looked == 10, "a short page that could have looked on");
+    }
+    assert_eq!(seen, needles.into_iter().rev().collect::<Vec<_>>());
+    assert!(looked <= 50 && pages >= 5, "{looked} looked at on {pages} pages");
+    // Nothing is looked at in vain where everything matches.
+    let all = bench.store.list(&ListQuery::new(Filter::default(), 7)).await.expect("list");
+    assert_eq!((all.items.len(), all.looked), (7, 7));
 }
 
 async fn o1_attempts_are_told_one_by_one(bench: Bench) {

@@ -356,9 +356,9 @@ impl Tables {
             }
             items.push(record);
             if items.len() == limit {
-                return Ok(Page { items, next: Some(Cursor(key.clone())) });
+                return Ok(Page::new(items, Some(Cursor(key.clone()))));
             }
         }
-        Ok(Page { items, next: None })
+        Ok(Page::new(items, None))
     }
 }

@@ -241,7 +241,7 @@ impl Store for MemoryStore {
     async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>> {
         self.read(|tables, _| match query {
             WorkflowQuery::Ids(ids) => {
-                Ok(Page { items: ids.iter().filter_map(|id| tables.workflow(*id).cloned()).collect(), next: None })
+                Ok(Page::new(ids.iter().filter_map(|id| tables.workflow(*id).cloned()).collect(), None))
             }
             WorkflowQuery::Newest { limit, after } => tables.list_workflows(after.as_ref(), *limit),
         })

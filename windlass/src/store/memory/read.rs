@@ -1,6 +1,6 @@
 //! Reading, which changes nothing.
 
-use super::tables::{SCAN_MAX, Stored, Tables};
+use super::tables::{Stored, Tables};
 use crate::error::{Error, Result};
 use crate::job::{
     AttemptRecord, Circumstances, DependencyKind, EXPLAIN_SCAN_MAX, Explanation, JobId, JobRecord, LogLine, State,
@@ -11,7 +11,9 @@ use crate::store::answer::{
 };
 use crate::store::faults::FaultGroup;
 use crate::store::observe::{ENDS_MAX, EndRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends};
-use crate::store::request::{Cursor, FaultQuery, Filter, ListQuery, Order, PAGE_MAX, WORKER_LIVE, WorkerReport};
+use crate::store::request::{
+    Cursor, FaultQuery, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX, WORKER_LIVE, WorkerReport,
+};
 use crate::time::Timestamp;
 use crate::workflow::{Sequence, WorkflowRecord};
 
@@ -44,7 +46,7 @@ impl Tables {
         let more = placed.len() > limit;
         placed.truncate(limit);
         let next = placed.last().filter(|_| more).map(|(place, _)| Cursor::of_numbers(place));
-        Ok(Page { items: placed.into_iter().map(|(_, job)| job.clone()).collect(), next })
+        Ok(Page::new(placed.into_iter().map(|(_, job)| job.clone()).collect(), next))
     }
 
     pub(super) fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
@@ -54,15 +56,18 @@ impl Tables {
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = sequence(query.after.as_ref())?.unwrap_or(Sequence::MAX);
         let mut items = Vec::new();
-        for (scanned, (sequence, stored)) in self.jobs.range(..before).rev().enumerate() {
+        let looked_max = query.looked_max.clamp(1, LOOKED_MAX);
+        let mut looked = 0;
+        for (sequence, stored) in self.jobs.range(..before).rev() {
+            looked += 1;
             if self.matches(&query.filter, &stored.entry.job) {
                 items.push(stored.entry.job.clone());
             }
-            if items.len() == limit || scanned == SCAN_MAX {
-                return Ok(Page { items, next: Some(Cursor(sequence.to_string())) });
+            if items.len() == limit || looked == looked_max {
+                return Ok(Page { items, next: Some(Cursor(sequence.to_string())), looked });
             }
         }
-        Ok(Page { items, next: None })
+        Ok(Page { items, next: None, looked })
     }
 
     pub(super) fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Counted {
@@ -135,12 +140,12 @@ impl Tables {
 
     pub(super) fn events(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<JobEvent>> {
         let present = || Some(Cursor((self.next_event - 1).to_string()));
-        let Some(after) = numbered(after)? else { return Ok(Page { items: Vec::new(), next: present() }) };
+        let Some(after) = numbered(after)? else { return Ok(Page::new(Vec::new(), present())) };
         let start = self.events.partition_point(|event| event.number <= after);
         let rest = self.events.range(start..).take(limit.clamp(1, PAGE_MAX));
         let items: Vec<JobEvent> = rest.map(|event| event.shown()).collect();
         let next = items.last().map_or_else(present, |last| Some(last.cursor.clone()));
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     pub(super) fn acts(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<ActRecord>> {
@@ -149,7 +154,7 @@ impl Tables {
         let limit = limit.clamp(1, PAGE_MAX);
         let page: Vec<_> = self.acts.range(..end).rev().take(limit).collect();
         let next = page.last().filter(|_| end > limit).map(|(number, _)| Cursor(number.to_string()));
-        Ok(Page { items: page.into_iter().map(|(_, act)| act.clone()).collect(), next })
+        Ok(Page::new(page.into_iter().map(|(_, act)| act.clone()).collect(), next))
     }
 
     pub(super) fn observe(&self, ends_from: Option<Timestamp>, now: Timestamp) -> Observation {
@@ -229,7 +234,7 @@ impl Tables {
         let mut rest = self.workflows.range(..before).rev();
         let page: Vec<_> = rest.by_ref().take(limit.clamp(1, PAGE_MAX)).collect();
         let next = page.last().filter(|_| rest.next().is_some()).map(|(sequence, _)| Cursor(sequence.to_string()));
-        Ok(Page { items: page.into_iter().map(|(_, workflow)| workflow.clone()).collect(), next })
+        Ok(Page::new(page.into_iter().map(|(_, workflow)| workflow.clone()).collect(), next))
     }
 }
 

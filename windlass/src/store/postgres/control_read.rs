@@ -127,7 +127,7 @@ impl Inner {
         // No text of PostgreSQL can hold NUL, and neither can a key.
         let asked = query.key.iter().chain(query.after.iter().map(|after| &after.0));
         if asked.into_iter().any(|text| text.contains('\0')) {
-            return Ok(Page { items: Vec::new(), next: None });
+            return Ok(Page::new(Vec::new(), None));
         }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let mut after = query.after.as_ref().map_or(String::new(), |after| after.0.clone());
@@ -149,14 +149,14 @@ impl Inner {
                 }
                 items.push(record);
                 if items.len() == limit {
-                    return Ok(Page { items, next: Some(Cursor(after)) });
+                    return Ok(Page::new(items, Some(Cursor(after))));
                 }
             }
             if is_last {
-                return Ok(Page { items, next: None });
+                return Ok(Page::new(items, None));
             }
         }
-        Ok(Page { items, next: Some(Cursor(after)) })
+        Ok(Page::new(items, Some(Cursor(after))))
     }
 
     /// The gates that let nothing of a job through.

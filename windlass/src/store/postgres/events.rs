@@ -133,7 +133,7 @@ impl Inner {
             }
             tokio::time::sleep(LOOK_WAIT).await;
         }
-        Ok(Page { items: Vec::new(), next: Some(place.cursor()) })
+        Ok(Page::new(Vec::new(), Some(place.cursor())))
     }
 
     async fn events_after(&self, place: Place, limit: usize) -> Result<Page<JobEvent>, Fault> {
@@ -178,7 +178,7 @@ impl Inner {
             let (cursor, at, job) = (place.cursor(), job_rows::time(at), JobId::from_uuid(id));
             Some(JobEvent { cursor, at, job, queue, job_type, submitted_by, kind })
         });
-        Ok(Page { items: items.collect(), next: Some(next) })
+        Ok(Page::new(items.collect(), Some(next)))
     }
 }
 

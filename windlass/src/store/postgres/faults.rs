@@ -30,7 +30,7 @@ impl Inner {
         let link = self.link(Caller::Reader).await?;
         let most = i64::try_from(LOOKED_MAX).unwrap_or(i64::MAX);
         let rows = link.query(include_str!("sql/list_retrying.sql"), &[&self.given_time(), &most]).await?;
-        let Some(first) = rows.first() else { return Ok(Page { items: Vec::new(), next: None }) };
+        let Some(first) = rows.first() else { return Ok(Page::new(Vec::new(), None)) };
         let now = job_rows::time(first.get("now"));
         sums.stopped = first.get::<_, i64>("looked") >= most;
         let lanes: Vec<Lane> = rows.iter().filter_map(|row| row.get::<_, Option<Lane>>("lane")).collect();
@@ -50,7 +50,7 @@ impl Inner {
             let newest: Vec<JobRecord> = sum.newest.iter().filter_map(|seq| jobs.get(seq).cloned()).collect();
             sum.group(&newest, now)
         };
-        Ok(Page { items: found.into_iter().filter_map(group).collect(), next })
+        Ok(Page::new(found.into_iter().filter_map(group).collect(), next))
     }
 
     /// Jobs that stand for their groups, by sequence.
@@ -85,7 +85,7 @@ impl Inner {
         };
         let last = shown.last().copied().filter(|_| numbers.len() > most).and_then(Fingerprint::from_number);
         let next = last.map(|last| Cursor(last.to_string()));
-        Ok(Page { items: found.into_iter().filter_map(group).collect(), next })
+        Ok(Page::new(found.into_iter().filter_map(group).collect(), next))
     }
 
     fn found(&self, row: &Row, query: &FaultQuery) -> Option<Found> {

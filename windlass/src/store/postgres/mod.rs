@@ -56,6 +56,7 @@ mod settle;
 mod sqlx;
 mod store;
 mod store_clock;
+mod text;
 mod tls;
 mod tokens;
 mod transaction;

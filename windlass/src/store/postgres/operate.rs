@@ -7,7 +7,7 @@ use super::working::Working;
 use crate::flow::ControlEdit;
 use crate::job::JobId;
 use crate::store::answer::Operated;
-use crate::store::request::{Cursor, Filter, Operation, PAGE_MAX, Target};
+use crate::store::request::{Cursor, Filter, LOOKED_MAX, Operation, PAGE_MAX, Target};
 use crate::store::rules;
 
 impl Transaction<'_> {
@@ -50,9 +50,9 @@ impl Transaction<'_> {
         limit: usize,
         after: Option<&Cursor>,
     ) -> Result<(Vec<JobId>, Option<Cursor>), Fault> {
-        let limit = limit.clamp(1, PAGE_MAX);
+        let most = read::Most { found: limit.clamp(1, PAGE_MAX), looked: LOOKED_MAX };
         let from = read::numbered(after)?.unwrap_or(0);
-        let found = read::scan(&self.link, &self.store, filter, from, limit, true, self.now).await?;
+        let found = read::scan(&self.link, &self.store, filter, from, most, true, self.now).await?;
         let seqs: Vec<i64> = found.rows.iter().map(|row| row.entry.sequence).collect();
         // What was read without a lock is read again with one.
         let mut matching = Vec::with_capacity(seqs.len());

@@ -7,6 +7,7 @@ use super::driver_row::Row;
 use super::fault::Fault;
 use super::lanes::{Lane, Lanes};
 use super::link::{Link, Parameter};
+use super::text;
 use super::turns::Caller;
 use crate::job::{JobRecord, JobType, QueueName, State};
 use crate::store::answer::Page;
@@ -59,7 +60,7 @@ fn first(chunk: &[Placed], few: usize, may_match: impl Fn(&Placed) -> bool) -> V
 impl Inner {
     pub(super) async fn list_in_order(&self, query: &ListQuery) -> Result<Page<JobRecord>, Fault> {
         query.order.check(&query.filter)?;
-        let limit = query.limit.clamp(1, PAGE_MAX);
+        let (limit, looked_max) = (query.limit.clamp(1, PAGE_MAX), query.looked_max.clamp(1, LOOKED_MAX));
         let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
         let (mut items, mut looked, mut after) = (Vec::new(), 0, query.after.clone());
@@ -68,23 +69,28 @@ impl Inner {
             let is_last = chunk.len() < CHUNK;
             let lanes: Vec<Lane> = chunk.iter().filter_map(|placed| placed.lane).filter(|lane| *lane > 0).collect();
             self.lanes.learn_lanes(&link, &lanes).await?;
+            let seqs: Vec<i64> = chunk.iter().map(|placed| placed.seq).collect();
+            let holding = text::holding(&link, &query.filter, &seqs).await?;
+            let may_hold = |seq| holding.as_ref().is_none_or(|holding| holding.contains(&seq));
             let mut rest = chunk.as_slice();
             while !rest.is_empty() {
                 // A page of few jobs does not fetch many.
-                let some = first(rest, limit.min(FETCH_MAX), |placed| placed.may_match(&query.filter, &self.lanes));
+                let some = first(rest, limit.min(FETCH_MAX), |placed| {
+                    may_hold(placed.seq) && placed.may_match(&query.filter, &self.lanes)
+                });
                 let mut jobs = self.whole(&link, &some, now).await?;
                 for (Placed { place, seq, .. }, _) in &some {
                     looked += 1;
                     items.extend(jobs.remove(seq).filter(|job| query.filter.matches(job)));
                     after = Some(Cursor::of_numbers(place));
-                    if items.len() >= limit || looked >= LOOKED_MAX {
-                        return Ok(Page { items, next: after });
+                    if items.len() >= limit || looked >= looked_max {
+                        return Ok(Page { items, next: after, looked });
                     }
                 }
                 rest = &rest[some.len()..];
             }
             if is_last {
-                return Ok(Page { items, next: None });
+                return Ok(Page { items, next: None, looked });
             }
         }
     }

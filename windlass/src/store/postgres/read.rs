@@ -8,6 +8,7 @@ use super::fault::Fault;
 use super::job_rows::{self, JobColumns, JobRow};
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
+use super::text;
 use super::turns::Caller;
 use crate::error::{Error, Result as Answer};
 use crate::job::{
@@ -15,6 +16,7 @@ use crate::job::{
     State,
 };
 use crate::store::answer::{Counted, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page};
+use crate::store::filter::is_plain_in_json;
 use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 use crate::time::Timestamp;
 
@@ -34,6 +36,14 @@ pub(super) fn numbered(cursor: Option<&Cursor>) -> Answer<Option<i64>> {
 pub(super) struct Found {
     pub(super) rows: Vec<JobRow>,
     pub(super) next: Option<i64>,
+    looked: usize,
+}
+
+/// How far a scan goes: to so many jobs that match, or that it has looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Most {
+    pub(super) found: usize,
+    pub(super) looked: usize,
 }
 
 /// A job that may match, as far as its row says.
@@ -57,15 +67,18 @@ pub(super) async fn scan(
     store: &Inner,
     filter: &Filter,
     mut from: i64,
-    limit: usize,
+    most: Most,
     oldest_first: bool,
     now: Timestamp,
 ) -> Result<Found, Fault> {
     let mut rows: Vec<JobRow> = Vec::new();
-    for _ in 0..LOOKED_MAX / CANDIDATES_MAX {
-        let candidates = candidates(link, store, filter, from, CANDIDATES_MAX, oldest_first).await?;
+    let (limit, mut looked) = (most.found, 0);
+    while looked < most.looked {
+        let few = CANDIDATES_MAX.min(most.looked - looked);
+        let candidates = candidates(link, store, filter, from, few, oldest_first).await?;
         let last = candidates.last().map(|candidate| candidate.seq);
-        let was_last = candidates.len() < CANDIDATES_MAX;
+        let was_last = candidates.len() < few;
+        let places: Vec<i64> = candidates.iter().map(|candidate| candidate.seq).collect();
         let likely = likely(link, store, filter, candidates).await?;
         // A page of few jobs does not fetch many.
         for some in likely.chunks(limit.clamp(1, FETCH_MAX)) {
@@ -77,15 +90,17 @@ pub(super) async fn scan(
             rows.extend(found.into_iter().take(limit - rows.len()));
             if rows.len() == limit {
                 let next = rows.last().map(|row| row.entry.sequence);
-                return Ok(Found { rows, next });
+                looked += places.iter().position(|place| Some(*place) == next).map_or(places.len(), |place| place + 1);
+                return Ok(Found { rows, next, looked });
             }
         }
+        looked += places.len();
         match last.filter(|_| !was_last) {
-            None => return Ok(Found { rows, next: None }),
+            None => return Ok(Found { rows, next: None, looked }),
             Some(last) => from = last,
         }
     }
-    Ok(Found { rows, next: Some(from) })
+    Ok(Found { rows, next: Some(from), looked })
 }
 
 /// The next `most` jobs that may match, by the index that fits the filter best.
@@ -106,6 +121,7 @@ async fn candidates(
     let mark = filter.mark();
     let possible = filter.possible_states();
     let states: Vec<i16> = possible.iter().flatten().map(|state| i16::from(state.number())).collect();
+    let by_submission = filter.created_from.is_some() || filter.created_before.is_some();
     let mut parameters: Vec<Parameter<'_>> = vec![&from, &most];
     let statement = if let Some(fingerprint) = &fingerprint {
         parameters.push(fingerprint);
@@ -144,6 +160,7 @@ async fn candidates(
         let (statement, by_state) = listing(possible.as_deref(), oldest_first);
         if by_state {
             parameters.push(&states);
+            parameters.push(&by_submission);
         }
         statement
     };
@@ -219,25 +236,39 @@ async fn likely(
             && filter.created_before.is_none_or(|before| candidate.created_at < before)
     };
     let seqs = candidates.iter().filter(|candidate| fits(candidate)).map(|candidate| candidate.seq).collect();
-    labelled(link, filter, seqs).await
+    let mut likely = labelled(link, filter, seqs).await?;
+    if filter.text.is_some() {
+        let seqs: Vec<i64> = likely.iter().map(|likely| likely.seq).collect();
+        let holding = text::holding(link, filter, &seqs).await?;
+        likely.retain(|likely| holding.as_ref().is_none_or(|holding| holding.contains(&likely.seq)));
+    }
+    Ok(likely)
 }
 
 /// Those of these jobs that have the tags, the correlation id and the failure's code that are asked for, in order.
 async fn labelled(link: &Link<'_>, filter: &Filter, seqs: Vec<i64>) -> Result<Vec<Likely>, Fault> {
-    let asked: Vec<&String> = [&filter.correlation_id, &filter.code].into_iter().flatten().collect();
-    if (asked.is_empty() && filter.tags.is_empty()) || seqs.is_empty() {
+    let by_other = filter.key.is_some() || filter.fingerprint.is_some() || filter.workflow.is_some();
+    // What the jobs were found by need not be looked at again: see `Filter::mark`.
+    let found_by_mark = !by_other && filter.schedule.is_none();
+    let by_correlation = found_by_mark && filter.correlation_id.is_some();
+    let correlation_id = filter.correlation_id.as_deref().filter(|_| !by_correlation);
+    let by_tag = usize::from(found_by_mark && !by_correlation);
+    let labels: Vec<(&String, &String)> = filter.tags.iter().skip(by_tag).collect();
+    let asked: Vec<&str> = [correlation_id, filter.code.as_deref()].into_iter().flatten().collect();
+    if (asked.is_empty() && labels.is_empty()) || seqs.is_empty() {
         return Ok(seqs.into_iter().map(|seq| Likely { seq, sure: true }).collect());
     }
     // No text of PostgreSQL can hold NUL.
-    let tags = filter.tags.iter().flat_map(|(key, value)| [key, value]);
+    let tags = labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
     if asked.into_iter().chain(tags).any(|text| text.contains('\0')) {
         return Ok(seqs.into_iter().map(|seq| Likely { seq, sure: false }).collect());
     }
     let (keys, values): (Vec<&str>, Vec<&str>) =
-        filter.tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).unzip();
-    let (correlation_id, code) = (filter.correlation_id.as_deref(), filter.code.as_deref());
+        labels.into_iter().map(|(key, value)| (key.as_str(), value.as_str())).unzip();
+    let code = filter.code.as_deref();
+    let plain_code = code.filter(|code| is_plain_in_json(code));
     let sql = include_str!("sql/list_labelled.sql");
-    let rows = link.query(sql, &[&seqs, &keys, &values, &correlation_id, &code]).await?;
+    let rows = link.query(sql, &[&seqs, &keys, &values, &correlation_id, &code, &plain_code]).await?;
     let doubtful: HashMap<i64, bool> = rows.iter().map(|row| (row.get("seq"), row.get("doubtful"))).collect();
     let matching = seqs.into_iter().filter_map(|seq| Some((seq, *doubtful.get(&seq)?)));
     Ok(matching.map(|(seq, doubtful)| Likely { seq, sure: !doubtful }).collect())
@@ -281,9 +312,11 @@ impl Inner {
         let before = numbered(query.after.as_ref())?.unwrap_or(i64::MAX);
         let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
-        let found = scan(&link, self, &query.filter, before, limit, false, now).await?;
+        let most = Most { found: limit, looked: query.looked_max.clamp(1, LOOKED_MAX) };
+        let found = scan(&link, self, &query.filter, before, most, false, now).await?;
         let next = found.next.map(|seq| Cursor(seq.to_string()));
-        Ok(Page { items: found.rows.into_iter().map(|row| row.entry.job).collect(), next })
+        let items = found.rows.into_iter().map(|row| row.entry.job).collect();
+        Ok(Page { items, next, looked: found.looked })
     }
 
     pub(super) async fn count(&self, filter: &Filter, cap: u64, looked_max: u64) -> Result<Counted, Fault> {

@@ -212,12 +212,12 @@ impl Inner {
         let items: Vec<ActRecord> =
             shown.iter().filter_map(|row| serde_json::from_str(row.get("record")).ok()).collect();
         let next = shown.last().filter(|_| rows.len() > limit).map(|row| Cursor(row.get::<_, i64>("act").to_string()));
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     pub(super) async fn workflows(&self, query: &WorkflowQuery) -> Result<Page<WorkflowRecord>, Fault> {
         match query {
-            WorkflowQuery::Ids(ids) => Ok(Page { items: self.find_workflows(ids).await?, next: None }),
+            WorkflowQuery::Ids(ids) => Ok(Page::new(self.find_workflows(ids).await?, None)),
             WorkflowQuery::Newest { limit, after } => self.list_workflows(after.as_ref(), *limit).await,
         }
     }
@@ -239,7 +239,7 @@ impl Inner {
         let rows = link.query(include_str!("sql/list_workflows.sql"), &[&before, &wanted]).await?;
         let shown = &rows[..rows.len().min(limit)];
         let next = shown.last().filter(|_| rows.len() > limit).map(|row| Cursor(row.get::<_, i64>("seq").to_string()));
-        Ok(Page { items: self.workflow_records(&link, shown).await?, next })
+        Ok(Page::new(self.workflow_records(&link, shown).await?, next))
     }
 
     async fn workflow_records(&self, link: &Link<'_>, rows: &[Row]) -> Result<Vec<WorkflowRecord>, Fault> {

@@ -258,7 +258,8 @@ impl Layer for Sealed {
 
     async fn list(&self, query: &ListQuery) -> Result<Page<JobRecord>> {
         let page = self.inner.list(query).await?;
-        Ok(Page { items: page.items.into_iter().map(|job| self.opened(job)).collect(), next: page.next })
+        let Page { items, next, looked } = page;
+        Ok(Page { items: items.into_iter().map(|job| self.opened(job)).collect(), next, looked })
     }
 
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited> {

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::job::{JobRecord, Payload, SYSTEM_PREFIX};
 use crate::schedule::ScheduleRecord;
 use crate::store::rewrite::{Part, Rewrite};
-use crate::store::{Cursor, ListQuery, Order, ScheduleEdit, Store};
+use crate::store::{Cursor, ListQuery, ScheduleEdit, Store};
 
 /// Who changed a schedule, in the record of acts.
 const BY: &str = "windlass store reencrypt";
@@ -144,7 +144,7 @@ impl Sealed {
 
     async fn walk_jobs(&self, after: Option<Cursor>, limit: usize, rewrites: bool) -> Result<UnderKeys> {
         let mut found = UnderKeys::default();
-        let query = ListQuery { filter: Default::default(), limit, after, order: Order::Newest };
+        let query = ListQuery { after, ..ListQuery::new(Default::default(), limit) };
         let page = self.inner.list(&query).await?;
         let mut older = Vec::new();
         for job in &page.items {

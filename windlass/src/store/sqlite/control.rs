@@ -294,7 +294,7 @@ impl Transaction<'_> {
             let at_door = self.keys_at_door(&query.queue, &control)?.remove(key).unwrap_or_default();
             let waiting = strands.iter().map(|strand| strand.waiting).sum::<u64>() + at_door;
             items.extend(self.key_record(&control, key, &gate, waiting)?);
-            return Ok(Page { items, next: None });
+            return Ok(Page::new(items, None));
         }
         let mut after = query.after.as_ref().map_or_else(String::new, |after| after.0.clone());
         let at_door = self.keys_at_door(&query.queue, &control)?;
@@ -305,11 +305,11 @@ impl Transaction<'_> {
                 let record = self.key_record(&control, &after, &gate, waiting)?;
                 items.extend(record.filter(|record| !query.blocked || record.state.is_blocked()));
                 if items.len() == limit {
-                    return Ok(Page { items, next: Some(Cursor(after)) });
+                    return Ok(Page::new(items, Some(Cursor(after))));
                 }
             }
             if end {
-                return Ok(Page { items, next: None });
+                return Ok(Page::new(items, None));
             }
         }
     }

@@ -34,7 +34,7 @@ impl Transaction<'_> {
             let newest: Answer<Vec<_>> = sum.newest.iter().map(|seq| Ok(self.known(*seq)?.job)).collect();
             items.extend(sum.group(&newest?, self.now));
         }
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     pub(super) fn faults(&mut self, query: &FaultQuery) -> Answer<Page<FaultGroup>> {
@@ -53,7 +53,7 @@ impl Transaction<'_> {
         }
         let last = numbers.get(most - 1).filter(|_| numbers.len() > most);
         let next = last.copied().and_then(Fingerprint::from_number).map(|last| Cursor(last.to_string()));
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     fn fault_group(&mut self, number: i64, query: &FaultQuery) -> Answer<Option<FaultGroup>> {

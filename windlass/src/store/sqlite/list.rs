@@ -10,6 +10,7 @@ use super::job_rows::Entry;
 use super::transaction::Transaction;
 use crate::job::{JobId, JobRecord, State};
 use crate::store::answer::{Counted, Page};
+use crate::store::filter::{may_be_in_json, within};
 use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 
 /// How many jobs one statement reads.
@@ -20,6 +21,13 @@ const CHUNK: usize = 256;
 pub(super) enum Way {
     NewestFirst,
     OldestFirst,
+}
+
+/// Jobs that match, where to go on, and how many were looked at to find them.
+pub(super) struct Matching {
+    pub(super) found: Vec<Entry>,
+    pub(super) next: Option<Cursor>,
+    pub(super) looked: usize,
 }
 
 /// A job that may match: its sequence, lane and submission.
@@ -36,8 +44,10 @@ impl Transaction<'_> {
         }
         let limit = query.limit.clamp(1, PAGE_MAX);
         let before = place(query.after.as_ref())?.unwrap_or(i64::MAX);
-        let (items, next) = self.matching(&query.filter, Way::NewestFirst, before, limit)?;
-        Ok(Page { items: items.into_iter().map(|entry| entry.job).collect(), next })
+        let looked_max = query.looked_max.clamp(1, LOOKED_MAX);
+        let Matching { found, next, looked } =
+            self.matching(&query.filter, Way::NewestFirst, before, limit, looked_max)?;
+        Ok(Page { items: found.into_iter().map(|entry| entry.job).collect(), next, looked })
     }
 
     /// The next jobs that match after a place, and where to go on.
@@ -47,15 +57,16 @@ impl Transaction<'_> {
         way: Way,
         from: i64,
         limit: usize,
-    ) -> Answer<(Vec<Entry>, Option<Cursor>)> {
+        looked_max: usize,
+    ) -> Answer<Matching> {
         let mut found = Vec::new();
-        let mut scanned = 0;
+        let mut looked = 0;
         let next = self.scan(filter, way, from, |entry| {
-            scanned += 1;
+            looked += 1;
             found.extend(entry);
-            found.len() < limit && scanned < LOOKED_MAX
+            found.len() < limit && looked < looked_max
         })?;
-        Ok((found, next.map(|seq| Cursor(seq.to_string()))))
+        Ok(Matching { found, next: next.map(|seq| Cursor(seq.to_string())), looked })
     }
 
     /// Looks at jobs after a place, one after the other, until `each` has had enough; gives where to go on. What matches is
@@ -88,10 +99,25 @@ impl Transaction<'_> {
             && filter.job_type.as_ref().is_none_or(|wanted| *wanted == job_type)
             && filter.created_from.is_none_or(|from| candidate.created_at >= from.as_micros())
             && filter.created_before.is_none_or(|before| candidate.created_at < before.as_micros());
-        if !wanted {
+        if !wanted || !self.may_hold(filter, candidate.seq)? {
             return Ok(None);
         }
         Ok(self.load(candidate.seq)?.filter(|entry| filter.matches(&entry.job)))
+    }
+
+    /// Whether a job may have the text that is asked for: only then is it read whole.
+    pub(super) fn may_hold(&self, filter: &Filter, seq: i64) -> Answer<bool> {
+        let Some(text) = filter.text.as_deref() else { return Ok(true) };
+        let mut statement = self.statement(include_str!("sql/get_text.sql"))?;
+        let mut rows = statement.query([seq])?;
+        let Some(row) = rows.next()? else { return Ok(false) };
+        // What cannot be read is told with the job.
+        let in_json = |column: &str| -> rusqlite::Result<bool> {
+            let json = row.get_ref(column)?.as_str_or_null()?;
+            Ok(json.is_some_and(|json| may_be_in_json(json, text)))
+        };
+        let in_payload = row.get_ref("payload")?.as_bytes().map(|payload| within(payload, text));
+        Ok(in_payload.unwrap_or(true) || in_json("options").unwrap_or(true) || in_json("failure").unwrap_or(true))
     }
 
     fn candidates(&mut self, filter: &Filter, way: Way, from: i64) -> Answer<Vec<Candidate>> {

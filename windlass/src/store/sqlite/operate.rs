@@ -8,7 +8,7 @@ use super::list::{Way, place};
 use super::transaction::Transaction;
 use crate::flow::ControlEdit;
 use crate::store::answer::Operated;
-use crate::store::request::{Act, Operation, PAGE_MAX, Target};
+use crate::store::request::{Act, LOOKED_MAX, Operation, PAGE_MAX, Target};
 use crate::store::rules;
 
 impl Transaction<'_> {
@@ -30,9 +30,9 @@ impl Transaction<'_> {
             Target::Matching { filter, limit, after } => {
                 let limit = (*limit).clamp(1, PAGE_MAX);
                 let from = place(after.as_ref())?.unwrap_or(0);
-                let (matching, next) = self.matching(filter, Way::OldestFirst, from, limit)?;
-                answer.next = next;
-                for id in matching.into_iter().map(|entry| entry.job.id).collect::<Vec<_>>() {
+                let matching = self.matching(filter, Way::OldestFirst, from, limit, LOOKED_MAX)?;
+                answer.next = matching.next;
+                for id in matching.found.into_iter().map(|entry| entry.job.id).collect::<Vec<_>>() {
                     // An earlier act of this call may have removed it or changed its state.
                     match self.run(|set| rules::act_on(set, id, operation)) {
                         Ok(()) => answer.changed += 1,

@@ -21,7 +21,7 @@ struct Placed {
 impl Transaction<'_> {
     pub(super) fn list_in_order(&mut self, query: &ListQuery) -> Answer<Page<JobRecord>> {
         query.order.check(&query.filter)?;
-        let limit = query.limit.clamp(1, PAGE_MAX);
+        let (limit, looked_max) = (query.limit.clamp(1, PAGE_MAX), query.looked_max.clamp(1, LOOKED_MAX));
         let (mut items, mut looked, mut after) = (Vec::new(), 0, query.after.clone());
         loop {
             let chunk = self.placed(query, after.as_ref())?;
@@ -33,12 +33,12 @@ impl Transaction<'_> {
                     items.extend(found.map(|entry| entry.job));
                 }
                 after = Some(Cursor::of_numbers(&placed.place));
-                if items.len() >= limit || looked >= LOOKED_MAX {
-                    return Ok(Page { items, next: after });
+                if items.len() >= limit || looked >= looked_max {
+                    return Ok(Page { items, next: after, looked });
                 }
             }
             if is_last {
-                return Ok(Page { items, next: None });
+                return Ok(Page { items, next: None, looked });
             }
         }
     }
@@ -46,7 +46,7 @@ impl Transaction<'_> {
     /// Whether a job may be asked for: only then is it read whole.
     fn may_match(&mut self, filter: &Filter, placed: &Placed) -> Answer<bool> {
         let stands = |state: State| filter.states.is_empty() || filter.states.contains(&state);
-        if !placed.state.is_none_or(stands) {
+        if !placed.state.is_none_or(stands) || !self.may_hold(filter, placed.seq)? {
             return Ok(false);
         }
         if filter.queue.is_none() && filter.job_type.is_none() {

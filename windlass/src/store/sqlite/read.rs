@@ -279,7 +279,7 @@ impl Transaction<'_> {
 
     pub(super) fn events(&mut self, after: Option<&Cursor>, limit: usize) -> Answer<Page<JobEvent>> {
         let present = Some(Cursor(self.ticks().to_string()));
-        let Some(tick) = place(after)? else { return Ok(Page { items: Vec::new(), next: present }) };
+        let Some(tick) = place(after)? else { return Ok(Page::new(Vec::new(), present)) };
         let limit = limit.clamp(1, PAGE_MAX);
         let mut events = self.enqueued_after(tick, limit)?;
         let few = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -292,7 +292,7 @@ impl Transaction<'_> {
         events.truncate(limit);
         let items: Vec<JobEvent> = events.into_iter().map(|(_, event)| event).collect();
         let next = items.last().map_or(present, |last| Some(last.cursor.clone()));
-        Ok(Page { items, next })
+        Ok(Page::new(items, next))
     }
 
     fn enqueued_after(&mut self, tick: i64, limit: usize) -> Answer<Vec<(i64, JobEvent)>> {

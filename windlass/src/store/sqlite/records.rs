@@ -69,7 +69,7 @@ impl Transaction<'_> {
 
     pub(super) fn workflows(&mut self, query: &WorkflowQuery) -> Answer<Page<WorkflowRecord>> {
         match query {
-            WorkflowQuery::Ids(ids) => Ok(Page { items: self.find_workflows(ids)?, next: None }),
+            WorkflowQuery::Ids(ids) => Ok(Page::new(self.find_workflows(ids)?, None)),
             WorkflowQuery::Newest { limit, after } => self.list_workflows(after.as_ref(), *limit),
         }
     }
@@ -96,7 +96,7 @@ impl Transaction<'_> {
         }
         let page = paged(records, limit);
         let items = page.items.into_iter().map(|record| self.counted(record)).collect::<Answer<_>>()?;
-        Ok(Page { items, next: page.next })
+        Ok(Page::new(items, page.next))
     }
 
     /// Counts a workflow's jobs. A workflow is bounded, and so is this.
@@ -131,5 +131,5 @@ fn paged<T>(mut rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|(seq, _)| Cursor(seq.to_string()));
-    Page { items: rows.into_iter().map(|(_, item)| item).collect(), next }
+    Page::new(rows.into_iter().map(|(_, item)| item).collect(), next)
 }

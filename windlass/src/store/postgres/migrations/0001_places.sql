@@ -31,7 +31,8 @@ create index ready_claim on windlass.ready (lane, priority, due, (seq + 0));
 -- order in which they are due, lane by lane, which ready_claim knows: only other jobs need an index of deadlines, and those on
 -- strands, of which there may be many.
 create index ready_deadline on windlass.ready (deadline) where deadline - due <> 604800000000 or lane < 0;
-create index ready_later on windlass.ready (due) where state <> 2;
+-- What waits for its moment is counted from its index alone.
+create index ready_later on windlass.ready (due) include (lane, state) where state <> 2;
 
 -- strand: where the lease counts in a controlled queue; null in others.
 -- Of a token only the part is stored that the jobs of one claim have in common; a token begins with its job's sequence.
