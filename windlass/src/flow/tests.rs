@@ -354,6 +354,22 @@ fn a_control_is_read_as_it_was_written() {
 }
 
 #[test]
+fn a_hold_that_ends_now_closes_nothing() {
+    let limit = Limit::rated(Rate::within(1, Duration::from_secs(1)));
+    let mut gate = Gate { held_until: Some(at(0)), ..Gate::default() };
+    gate.take(&limit, at(0));
+    assert_eq!(gate.closed_by(&limit, at(0)), Some("rate"));
+}
+
+#[test]
+fn bounds_are_what_the_documents_say() {
+    let month = Duration::from_secs(2_678_400);
+    assert_eq!((HOLD_MAX, RATE_PER_MAX), (month, month), "31 days");
+    assert_eq!((RUNNING_MAX, RATE_COUNT_MAX, WEIGHT_MAX, TYPES_MAX), (1_000_000, 1_000_000, 1000, 100));
+    assert_eq!(GATE_JOBS_MAX, 10);
+}
+
+#[test]
 fn times_beyond_all_bounds_do_not_overflow() {
     let limit = Limit::rated(Rate { count: 1, per: Duration::MAX, burst: 1 });
     let mut gate = Gate::default();

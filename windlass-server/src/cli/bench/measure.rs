@@ -40,6 +40,8 @@ pub(super) struct Setting {
     pub(super) processes: usize,
     /// Jobs a second that an idle worker is given.
     pub(super) rate: f64,
+    /// How long a handler takes.
+    pub(super) handler: Duration,
     /// Jobs that wait when a drain begins.
     pub(super) waiting: usize,
     /// What the queue is told, and the keys of its jobs.
@@ -151,10 +153,11 @@ where
 }
 
 pub(super) async fn enqueue(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
-    let specs = setting.flow.specs(&load::spec(setting)?, 0..setting.batch);
+    let (spec, flow, batch, next) = (load::spec(setting)?, setting.flow, setting.batch, AtomicUsize::new(0));
+    let (spec, next) = (Arc::new(spec), Arc::new(next));
     let step = move || {
-        let (store, specs) = (store.clone(), specs.clone());
-        async move { Ok(store.insert(Submission::new(specs)?).await?.jobs.len()) }
+        let (store, spec, first) = (store.clone(), spec.clone(), next.fetch_add(batch, Ordering::Relaxed));
+        async move { Ok(store.insert(Submission::new(flow.specs(&spec, first..first + batch))?).await?.jobs.len()) }
     };
     let (jobs, time, calls) = loops(setting, setting.callers, step).await?;
     Ok(Measurement::new("enqueue", setting, jobs, time, calls))
@@ -197,17 +200,18 @@ pub(super) fn produce(
     ahead: &Arc<Ahead>,
 ) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
     let most = setting.callers * setting.batch * AHEAD;
-    let specs = vec![load::spec(setting)?; setting.batch];
+    let (spec, flow, batch, next) = (load::spec(setting)?, setting.flow, setting.batch, Arc::new(AtomicUsize::new(0)));
     let mut producers = JoinSet::new();
     for _ in 0..setting.callers {
-        let (store, specs, ahead) = (store.clone(), specs.clone(), ahead.clone());
+        let (store, spec, ahead, next) = (store.clone(), spec.clone(), ahead.clone(), next.clone());
         producers.spawn(async move {
             while !ahead.over.load(Ordering::Relaxed) {
                 if ahead.waiting.load(Ordering::Relaxed) > most {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     continue;
                 }
-                let made = store.insert(Submission::new(specs.clone())?).await?.jobs.len();
+                let first = next.fetch_add(batch, Ordering::Relaxed);
+                let made = store.insert(Submission::new(flow.specs(&spec, first..first + batch))?).await?.jobs.len();
                 ahead.waiting.fetch_add(made, Ordering::Relaxed);
             }
             anyhow::Ok(())

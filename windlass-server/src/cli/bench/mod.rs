@@ -3,6 +3,7 @@
 mod churn;
 mod compare;
 mod keyed;
+mod late;
 mod load;
 mod measure;
 mod processes;
@@ -67,6 +68,9 @@ pub(crate) struct Arguments {
     /// Jobs a second that idle worker processes are given, or batches a second of wait
     #[arg(long, value_name = "N", default_value_t = 50.0)]
     rate: f64,
+    /// Milliseconds that each handler of drain, work and late takes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    handler: u64,
     #[command(flatten)]
     flow: keyed::Flow,
     /// Run another build of this program in turn with this one, and print ratios of medians
@@ -109,6 +113,11 @@ enum Op {
     Keyed,
     /// From the settlement that frees a slot to the next start of its key
     Freed,
+    /// Claim and settle --backlog jobs of --keys keys that take turns, and fail unless after each round every key started as often
+    Rounds,
+    /// From the enqueueing of ten jobs of a key to their starts, behind --backlog jobs of another key; with --started-after, from the
+    /// start of the worker
+    Late,
     /// The limits of the machine and of the database itself
     Raw,
 }
@@ -139,6 +148,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         prefetch: arguments.prefetch,
         processes: arguments.processes,
         rate: arguments.rate,
+        handler: Duration::from_millis(arguments.handler),
         waiting: 0,
         flow: arguments.flow,
     };
@@ -155,7 +165,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Op::Raw => raw::measure(&setting).await?.iter().try_for_each(print),
         Op::Churn => {
             let times = (Duration::from_secs(arguments.keep), Duration::from_secs(arguments.every.max(1)));
-            churn::run(opened().await?, &setting, times, print).await
+            let store = opened().await?;
+            keyed::put(store.as_ref(), setting.flow.control()).await?;
+            churn::run(store.clone(), &setting, times, print).await?;
+            keyed::clear(store.as_ref(), setting.flow).await
         }
         Op::Serve => processes::serve(opened().await?, &setting).await,
         op => print(&measure_store(op, opened().await?, &setting).await?),
@@ -190,8 +203,9 @@ async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
 
 async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     load::finished(store.as_ref(), setting.finished, setting).await?;
-    // What keyed drains it stores itself, each job with its key.
-    if op != Op::Keyed {
+    // What these measure they store themselves, each job with its key.
+    let loads_itself = matches!(op, Op::Keyed | Op::Freed | Op::Rounds | Op::Late);
+    if !loads_itself {
         load::waiting(store.as_ref(), setting.backlog, setting).await?;
     }
     // What is going to be drained is stored before anything is counted.
@@ -202,11 +216,17 @@ async fn measure_store(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyh
     };
     let waiting = if per_second > 0 { load::backlog(store.as_ref(), setting, per_second).await? } else { 0 };
     let setting = &Setting { waiting, ..setting.clone() };
+    if !loads_itself {
+        keyed::put(store.as_ref(), setting.flow.control()).await?;
+    }
+    let snapshot = keyed::held_snapshot(setting).await?;
     let cost = ServerCost::begin(&setting.store).await?;
-    let mut one = measure_op(op, store, setting).await?;
+    let mut one = measure_op(op, store.clone(), setting).await?;
     if let Some(cost) = cost {
         cost.end(&mut one).await?;
     }
+    drop(snapshot);
+    keyed::clear(store.as_ref(), setting.flow).await?;
     Ok(one)
 }
 
@@ -226,6 +246,8 @@ async fn measure_op(op: Op, store: Arc<dyn Store>, setting: &Setting) -> anyhow:
         Op::Hold => runtime::hold(store, setting).await,
         Op::Keyed => keyed::keyed(store, setting, setting.flow).await,
         Op::Freed => keyed::freed(store, setting).await,
+        Op::Rounds => keyed::rounds(store, setting, setting.flow).await,
+        Op::Late => late::late(store, setting).await,
         Op::Churn | Op::Raw | Op::Serve => unreachable!("these measure more than once, or nothing"),
     }
 }

@@ -32,14 +32,15 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// Serves until standard input ends: what a worker process does.
 pub(super) async fn serve(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<()> {
     let client = Client::with_store(store);
-    let tells = setting.rate > 0.0;
+    let (tells, takes) = (setting.rate > 0.0, setting.handler);
     let running = runtime::with_prefetch(windlass::Worker::new(&client), setting)
         .with_state(tells)
         .queue(load::QUEUE, setting.slots)
-        .handle_raw("bench", async |_, cx: windlass::Context<bool>| {
+        .handle_raw("bench", move |_, cx: windlass::Context<bool>| async move {
             if *cx.state {
                 println!("{} {}", cx.job().id, micros());
             }
+            runtime::pass(takes).await;
             Ok(())
         })
         .start()
@@ -69,6 +70,7 @@ impl Workers {
         for _ in 0..setting.processes {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(["bench", "serve", "--slots", &setting.slots.to_string(), "--rate", &rate.to_string()]);
+            command.args(["--handler", &setting.handler.as_millis().to_string()]);
             if let Some(prefetch) = setting.prefetch {
                 command.args(["--prefetch", &prefetch.to_string()]);
             }

@@ -36,10 +36,19 @@ impl Count {
 
 fn worker(store: &Arc<dyn Store>, setting: &Setting, count: Arc<Count>) -> Worker<Arc<Count>> {
     let worker = Worker::new(&Client::with_store(Arc::clone(store))).queue(load::QUEUE, setting.slots);
-    with_prefetch(worker, setting).with_state(count).handle_raw("bench", async |_, cx: Context<Arc<Count>>| {
+    let takes = setting.handler;
+    with_prefetch(worker, setting).with_state(count).handle_raw("bench", move |_, cx: Context<Arc<Count>>| async move {
+        pass(takes).await;
         cx.state.add();
         Ok(())
     })
+}
+
+/// What a handler that takes a while does.
+pub(super) async fn pass(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
 }
 
 /// The same worker, claiming ahead as the setting says.
