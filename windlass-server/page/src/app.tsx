@@ -184,7 +184,7 @@ function Top({ toggle, open }: { toggle: () => void; open: boolean }) {
         <button
           type="button"
           class="button quiet zone wide"
-          aria-label={`Times: ${inUtc.value ? "UTC" : "local"}. Change`}
+          aria-label={`Times: ${inUtc.value ? "UTC" : "local time"}. Change`}
           title={`Times: ${inUtc.value ? "UTC" : "of this browser's zone"} (u)`}
           onClick={() => setUtc(!inUtc.value)}
         >

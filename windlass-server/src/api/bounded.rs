@@ -375,6 +375,19 @@ mod tests {
         unread
     }
 
+    #[tokio::test]
+    async fn a_page_that_is_read_in_steps_looks_at_no_more_jobs_than_it_may() {
+        let client = Client::with_store(Arc::new(MemoryStore::new()));
+        let job = |number: usize| NewJob::new(if number.is_multiple_of(4) { "rare" } else { "t" }, Payload::default());
+        client.enqueue_all((0..400).map(job).collect::<Vec<_>>()).await.expect("enqueued");
+        let state = ApiState::new(client);
+        assert!(rows_of(state.client().limits_in_force()) < 25, "more than one step");
+        let filter = windlass::store::Filter::new().job_type(windlass::JobType::new("rare").expect("a type"));
+        let query = ListQuery { looked_max: 100, ..ListQuery::new(filter, 200) };
+        let found = page(&state, query).await.expect("a page");
+        assert_eq!((found.items.len(), found.looked, found.next.is_some()), (25, 100, true));
+    }
+
     #[test]
     fn a_claim_asks_for_many_only_after_small_jobs() {
         let (limits, step) = (Limits::default(), ClaimStep::default());

@@ -9,6 +9,6 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 #[rustfmt::skip]
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
-    Asset { name: "main-CTEVAN6J.js", bytes: include_bytes!("../../page/dist/main-CTEVAN6J.js") },
-    Asset { name: "style-USV2F3OT.css", bytes: include_bytes!("../../page/dist/style-USV2F3OT.css") },
+    Asset { name: "main-GMRPJUUP.js", bytes: include_bytes!("../../page/dist/main-GMRPJUUP.js") },
+    Asset { name: "style-PMOKSVBF.css", bytes: include_bytes!("../../page/dist/style-PMOKSVBF.css") },
 ];

@@ -18,14 +18,14 @@ import { Oldest, QueueTable } from "./queues.tsx";
 
 /** The class that lets a figure fit into its box, by how many letters it has. */
 function fit(text: string): string {
-  return text.length > 10 ? "longer" : text.length > 6 ? "long" : "";
+  return text.length > 8 ? "longer" : text.length > 6 ? "long" : "";
 }
 
 function Figure({ name, value, unit, to }: { name: string; value: string; unit?: string; to: string }) {
   return (
     <a href={href(to)}>
       <span class="name">{name}</span>
-      <span class={`value ${fit(value + (unit ?? ""))}`}>
+      <span class={`value ${fit(value)}`}>
         {value} {unit ? <small>{unit}</small> : null}
       </span>
     </a>
