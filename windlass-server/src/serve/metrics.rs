@@ -14,7 +14,7 @@ use windlass::flow::ControlRecord;
 use windlass::observe::{
     BUCKETS_JOBS, BUCKETS_SECONDS, Kind, Metric, QUEUE_DEPTH as DEPTH, QUEUE_OLDEST as OLDEST, QUEUE_PAUSED as PAUSED,
 };
-use windlass::store::{QueueRecord, Store, WorkerRecord};
+use windlass::store::{Durability, QueueRecord, Store, WorkerRecord};
 
 use super::flow::KeyCounts;
 
@@ -31,6 +31,7 @@ const OVERDUE: &str = "windlass_schedules_overdue";
 const STORE_UP: &str = "windlass_store_up";
 const REPLICATED: &str = "windlass_store_replicated";
 const SKEW: &str = "windlass_store_clock_skew_seconds";
+const TIMELINE: &str = "windlass_store_timeline";
 const BUILD: &str = "windlass_build_info";
 const REQUESTS: &str = "windlass_http_requests_total";
 const REQUEST: &str = "windlass_http_request_seconds";
@@ -83,6 +84,12 @@ pub const METRICS: &[Metric] = &[
         Kind::Gauge,
         &[],
         "What is added to the clock of PostgreSQL's server, where that leapt; 0 while it did not",
+    ),
+    metric(
+        TIMELINE,
+        Kind::Gauge,
+        &["host"],
+        "The timeline of the PostgreSQL server that this process is on, which each promotion raises",
     ),
     metric(BUILD, Kind::Gauge, &["version"], "Always 1; the label says which version runs"),
     metric(REQUESTS, Kind::Counter, &["method", "resource", "status"], "Requests answered"),
@@ -195,21 +202,21 @@ impl Exporter {
             if let Some(replicated) = durability.replicated {
                 gauge!(REPLICATED).set(if replicated { 1.0 } else { 0.0 });
             }
-            numbers
+            (numbers, timeline_text(&durability))
         };
         let found = tokio::time::timeout(PATIENCE, look).await;
         *asked = Some(Instant::now());
         match found {
-            Ok(Ok((queues, workers, schedules, now, flow))) => {
+            Ok((Ok((queues, workers, schedules, now, flow)), timeline)) => {
                 gauge!(STORE_UP).set(1.0);
                 gauge!(LEFT_OUT).set(queues.len().saturating_sub(QUEUES_MAX) as f64);
                 gauge!(CLOCK_AHEAD).set(ahead(now));
                 let late = |at: windlass::Timestamp| at < now && now.since(at) > FIRING_LATE;
                 let overdue = schedules.iter().filter(|one| !one.paused && one.next_at.is_some_and(late));
                 gauge!(OVERDUE).set(overdue.count() as f64);
-                self.keep(text(queues, &workers, now) + &flow);
+                self.keep(text(queues, &workers, now) + &flow + &timeline);
             }
-            Ok(Err(error)) => {
+            Ok((Err(error), _)) => {
                 gauge!(STORE_UP).set(0.0);
                 self.keep(String::new());
                 tracing::warn!(%error, "cannot read the queues for metrics");
@@ -338,6 +345,18 @@ fn flow_text(queues: &[&QueueRecord], keys: &[KeyCounts], types: &[(String, Stri
     text
 }
 
+/// Which server the store is on, where it is on one that tells.
+fn timeline_text(durability: &Durability) -> String {
+    let mut text = String::new();
+    if let (Some(host), Some(timeline)) = (&durability.host, durability.timeline) {
+        head(&mut text, TIMELINE);
+        // The folder of a socket may hold what ends a label.
+        let host = host.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
+        line(&mut text, format_args!("{TIMELINE}{{host=\"{host}\"}} {timeline}"));
+    }
+    text
+}
+
 /// What a metric is about. A queue's name needs no escapes: its alphabet has nothing to escape.
 fn head(text: &mut String, name: &str) {
     let help = all().find(|metric| metric.name == name).map_or("", |metric| metric.help);
@@ -418,6 +437,16 @@ pub(super) fn connections(change: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_server_that_the_store_is_on_is_told() {
+        let mut durability = Durability::default();
+        assert_eq!(timeline_text(&durability), "", "a store without a server");
+        (durability.host, durability.timeline) = (Some("/run/\"a\"\\b".to_owned()), Some(7));
+        let told = timeline_text(&durability);
+        assert!(told.ends_with("windlass_store_timeline{host=\"/run/\\\"a\\\"\\\\b\"} 7\n"), "{told}");
+        assert_eq!(told.lines().count(), 3, "what it is about, its kind, and itself");
+    }
 
     /// M10: invented names do not push out a queue with work in it.
     #[tokio::test]

@@ -214,6 +214,10 @@ pub struct Durability {
     /// What is added to the clock of the store's server, in microseconds, so that the store's time goes on where that leapt (rule
     /// L8); `None` where the store has no server.
     pub skew_micros: Option<i64>,
+    /// The host that the store is on, where it is on a server.
+    pub host: Option<String>,
+    /// The timeline of that server: each promotion of a PostgreSQL standby begins a higher one.
+    pub timeline: Option<u32>,
 }
 
 /// The numbers of a whole store (rule D7: accepted = sum of states + pruned).

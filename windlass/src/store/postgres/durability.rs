@@ -16,6 +16,8 @@ const SKEW_SAID: i64 = 1_000_000;
 /// What the server says.
 #[derive(Clone, Copy)]
 struct Settings<'s> {
+    fsync: &'s str,
+    full_page_writes: &'s str,
     synchronous_commit: &'s str,
     standby_names: &'s str,
     /// How many standbys confirm commits; `None` where the role may not see it.
@@ -31,6 +33,14 @@ impl Settings<'_> {
         let mut warnings = Vec::new();
         let named = !self.standby_names.trim().is_empty();
         let waits = matches!(self.synchronous_commit, "on" | "remote_apply");
+        if self.fsync == "off" {
+            warnings.push(
+                "fsync is off: a crash of the machine may lose acknowledged jobs and damage the database".to_owned(),
+            );
+        }
+        if self.full_page_writes == "off" {
+            warnings.push("full_page_writes is off: a crash of the machine may damage the database".to_owned());
+        }
         if self.synchronous_commit == "off" {
             warnings.push("synchronous_commit is off: a crash of the server may lose acknowledged jobs".to_owned());
         } else if !waits && (named || self.several_hosts) {
@@ -59,7 +69,7 @@ impl Settings<'_> {
             _ if !named || !waits => Some(false),
             standbys => standbys.map(|standbys| standbys > 0),
         };
-        Durability { replicated, warnings, skew_micros: Some(self.skew) }
+        Durability { replicated, warnings, skew_micros: Some(self.skew), ..Durability::default() }
     }
 }
 
@@ -69,13 +79,15 @@ impl Inner {
         let rows = link.query(include_str!("sql/get_durability.sql"), &[]).await?;
         let row = rows.first().ok_or_else(|| super::job_rows::corrupt("no answer"))?;
         let settings = Settings {
+            fsync: row.get("fsync"),
+            full_page_writes: row.get("full_page_writes"),
             synchronous_commit: row.get("synchronous_commit"),
             standby_names: row.get("standby_names"),
             standbys: row.get("standbys"),
             skew: row.get("skew"),
             several_hosts: self.hosts.are_several(),
         };
-        Ok(settings.judge())
+        Ok(Durability { host: self.hosts.name(), timeline: self.hosts.timeline(), ..settings.judge() })
     }
 }
 
@@ -110,8 +122,15 @@ pub(super) async fn watch(store: Weak<Inner>) {
 mod tests {
     use super::*;
 
-    const SAFE: Settings<'static> =
-        Settings { synchronous_commit: "on", standby_names: "b", standbys: Some(1), skew: 0, several_hosts: true };
+    const SAFE: Settings<'static> = Settings {
+        fsync: "on",
+        full_page_writes: "on",
+        synchronous_commit: "on",
+        standby_names: "b",
+        standbys: Some(1),
+        skew: 0,
+        several_hosts: true,
+    };
 
     #[test]
     fn a_synchronous_standby_makes_commits_safe() {
@@ -127,6 +146,8 @@ mod tests {
     #[test]
     fn what_endangers_commits_is_said() {
         let cases = [
+            (Settings { fsync: "off", ..SAFE }, "fsync is off", Some(true)),
+            (Settings { full_page_writes: "off", ..SAFE }, "full_page_writes is off", Some(true)),
             (Settings { synchronous_commit: "off", ..SAFE }, "synchronous_commit is off", Some(false)),
             (Settings { synchronous_commit: "local", ..SAFE }, "synchronous_commit is local", Some(false)),
             (

@@ -142,12 +142,21 @@ impl Hosts {
 
     /// The host of the last connection and its timeline, for people.
     pub(super) fn describe(&self) -> String {
-        let known = self.known();
-        let host = known.place.map_or("no host", |place| self.hosts[place].name.as_str());
-        match known.identity.as_ref().and_then(|identity| identity.timeline) {
+        let host = self.name().unwrap_or_else(|| "no host".to_owned());
+        match self.timeline() {
             Some(timeline) => format!("{host}, timeline {timeline}"),
-            None => host.to_owned(),
+            None => host,
         }
+    }
+
+    /// The host of the last connection, if there was one.
+    pub(super) fn name(&self) -> Option<String> {
+        self.known().place.map(|place| self.hosts[place].name.clone())
+    }
+
+    /// The timeline of the newest server that was seen, where it tells.
+    pub(super) fn timeline(&self) -> Option<u32> {
+        self.known().identity.as_ref().and_then(|identity| identity.timeline)
     }
 
     /// A connection to the primary.
