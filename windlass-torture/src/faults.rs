@@ -130,9 +130,33 @@ pub fn plan(seed: u64, length: Duration, kinds: &[Kind]) -> Vec<Fault> {
     faults
 }
 
-/// How many promotions a run on a pair must have seen to count: one in 20 s.
-pub fn least_promotions(length: Duration) -> usize {
-    (length.as_secs_f64() / 20.0) as usize
+/// Who fails servers over in a run, if anybody does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailsOver {
+    /// Nobody.
+    Nobody,
+    /// The run itself, on its pair.
+    Pair,
+    /// The user's command, which said that a standby was promoted.
+    Command,
+}
+
+impl FailsOver {
+    /// How many promotions a run must have seen to count: one in 20 s on a pair; one in 40 s by a command, because a manager lets some time
+    /// pass before it promotes.
+    pub fn least_promotions(self, length: Duration) -> usize {
+        match self {
+            FailsOver::Nobody => 0,
+            FailsOver::Pair => (length.as_secs_f64() / 20.0) as usize,
+            FailsOver::Command => (length.as_secs_f64() / 40.0) as usize,
+        }
+    }
+
+    /// Whether so and so many faults of a kind are asked for. What is done to servers takes turns with failovers, so how much of it there
+    /// is room for depends on how long these take; promotions are asked for in its place.
+    pub fn counts(self, kind: Kind) -> bool {
+        self == FailsOver::Nobody || Kind::WORKERS.contains(&kind)
+    }
 }
 
 /// How many faults of each kind a run must have seen to count: half of what its length gives room for, at least one.
@@ -160,6 +184,15 @@ mod tests {
         let kinds = [Kind::Kill, Kind::Stall, Kind::KillServer];
         assert_eq!(plan(7, MINUTE, &kinds), plan(7, MINUTE, &kinds));
         assert_ne!(plan(7, MINUTE, &kinds), plan(8, MINUTE, &kinds));
+    }
+
+    #[test]
+    fn a_run_that_fails_over_is_asked_for_promotions_in_place_of_other_faults_of_servers() {
+        let asked =
+            |who: FailsOver| (who.least_promotions(10 * MINUTE), who.counts(Kind::Command), who.counts(Kind::Kill));
+        assert_eq!(asked(FailsOver::Nobody), (0, true, true));
+        assert_eq!(asked(FailsOver::Pair), (30, false, true));
+        assert_eq!(asked(FailsOver::Command), (15, false, true));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use windlass::store::{self, ScheduleEdit, Store};
 use super::actors::{self, SCHEDULES, Tempo};
 use super::check::{Violation, check};
 use super::dump::dump;
-use super::faults::{Fault, Kind, least, least_promotions, plan};
+use super::faults::{FailsOver, Fault, Kind, least, plan};
 use super::fleet::Fleet;
 use super::history::{self, Event, Line, Log};
 use super::process::{Orders, Role};
@@ -128,14 +128,18 @@ pub async fn run(settings: &Settings, tell: impl Fn(Progress)) -> anyhow::Result
     let dump = dump(run.store.as_ref()).await.context("cannot read the store at the end")?;
     let lines = history::read_all(&folder)?;
     let violations = check(&lines, &dump);
-    // What is done to a pair takes turns, so how much of each there is room for depends on the machine; promotions are counted.
-    let on_pair = |kind: &Kind| settings.pair.is_some() && !Kind::WORKERS.contains(kind);
-    let counted: Vec<Kind> = place.kinds.iter().copied().filter(|kind| !on_pair(kind)).collect();
+    let promoted = lines.iter().any(|line| line.event == Event::Promoted);
+    let fails_over = match (&settings.pair, &settings.fault_command) {
+        (Some(_), _) => FailsOver::Pair,
+        (None, Some(_)) if promoted => FailsOver::Command,
+        _ => FailsOver::Nobody,
+    };
+    let counted: Vec<Kind> = place.kinds.iter().copied().filter(|kind| fails_over.counts(*kind)).collect();
     let least = Least {
         jobs: (settings.length.as_secs_f64() * JOBS_PER_SECOND_MIN) as usize,
         faults: least(settings.length, &counted),
         unknown_outcomes: usize::from(run.server.is_some()),
-        promotions: settings.pair.as_ref().map_or(0, |_| least_promotions(settings.length)),
+        promotions: fails_over.least_promotions(settings.length),
     };
     let kind = run.store.kind();
     let mut report = Report::new(settings.seed, kind, &lines, &dump, &violations, &least);
