@@ -82,10 +82,10 @@ impl EventRow {
         EventRow { lane, kind: KIND_PENDING, count, seq: None }
     }
 
-    /// A job that had ended in this state is gone for good.
-    pub(super) fn removed(lane: Lane, state: i16) -> [Self; 2] {
-        let gone = EventRow { lane, kind: state, count: -1, seq: None };
-        [gone, EventRow { lane, kind: state + KIND_REMOVED, count: 1, seq: None }]
+    /// This many jobs that had ended in this state are gone for good.
+    pub(super) fn removed(lane: Lane, state: i16, count: i32) -> [Self; 2] {
+        let gone = EventRow { lane, kind: state, count: -count, seq: None };
+        [gone, EventRow { lane, kind: state + KIND_REMOVED, count, seq: None }]
     }
 }
 

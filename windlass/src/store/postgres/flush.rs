@@ -69,8 +69,9 @@ impl Transaction<'_> {
 
     /// Removes ended jobs and everything of theirs.
     pub(super) async fn delete_jobs(&self, seqs: &[i64]) -> Result<(), Fault> {
-        if !seqs.is_empty() {
-            self.link.execute(include_str!("sql/delete_job.sql"), &[&seqs]).await?;
+        let (firsts, lasts) = runs(seqs);
+        if !firsts.is_empty() {
+            self.link.execute(include_str!("sql/delete_job.sql"), &[&firsts, &lasts]).await?;
         }
         Ok(())
     }
@@ -234,7 +235,7 @@ fn events(changes: &Changes, notes: &HashMap<JobId, Note>, seqs: &HashMap<JobId,
     let lane = |id: JobId| notes.get(&id).map_or(0, |note| note.lane);
     let mut events = Vec::new();
     for entry in &changes.removed {
-        events.extend(EventRow::removed(lane(entry.job.id), entry.job.state.number().into()));
+        events.extend(EventRow::removed(lane(entry.job.id), entry.job.state.number().into(), 1));
     }
     for (id, kind) in &changes.events {
         // A job that was removed has no more to tell.
@@ -366,6 +367,14 @@ pub(super) async fn add_act(link: &Link<'_>, act: &ActRecord) -> Result<(), Faul
     Ok(())
 }
 
+/// The first and the last of each run of neighbours.
+fn runs(seqs: &[i64]) -> (Vec<i64>, Vec<i64>) {
+    let mut seqs = seqs.to_vec();
+    seqs.sort_unstable();
+    seqs.dedup();
+    seqs.chunk_by(|one, next| one + 1 == *next).map(|run| (run[0], run[run.len() - 1])).unzip()
+}
+
 /// Bytes as PostgreSQL reads them from text.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
@@ -375,4 +384,15 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runs;
+
+    #[test]
+    fn neighbours_are_removed_together() {
+        assert_eq!(runs(&[]), (vec![], vec![]));
+        assert_eq!(runs(&[9, 3, 5, 4, 4, 7]), (vec![3, 7, 9], vec![5, 7, 9]));
+    }
 }

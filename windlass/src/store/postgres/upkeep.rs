@@ -5,8 +5,9 @@
 //! Where looking is slow, because dead rows cannot be vacuumed away, it begins where the last step ended
 //! ([`UpkeepProgress`](super::upkeep_progress::UpkeepProgress)).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -15,6 +16,7 @@ use super::driver_row::Row;
 use super::events::EventRow;
 use super::fault::Fault;
 use super::job_rows;
+use super::lanes::Lane;
 use super::link::Parameter;
 use super::transaction::Transaction;
 use super::turns::Caller;
@@ -41,10 +43,10 @@ impl Inner {
         let by_lane = self.clock.is_some() || self.progress.looks_by_lane();
         let begun = Instant::now();
         let (is_due, mut until) = self.has_upkeep(request, &from, by_lane).await?;
-        let cost = begun.elapsed();
+        let mut cost = begun.elapsed();
         let report = if is_due {
             let mut tx = self.transaction(Caller::Worker).await?;
-            let report = tx.upkeep(request, &from, &mut until, by_lane).await;
+            let report = tx.upkeep(request, &from, (&mut until, &mut cost), by_lane).await;
             tx.finish(report).await?
         } else {
             UpkeepReport::default()
@@ -106,12 +108,13 @@ enum Due {
 }
 
 impl Transaction<'_> {
-    /// Does what is due `from` these moments on, and lowers `until` to the moments up to which nothing is left.
+    /// Does what is due `from` these moments on, lowers `until` to the moments up to which nothing is left, and adds what it cost
+    /// to look for what is removed.
     async fn upkeep(
         &mut self,
         request: &Upkeep,
         from: &DueFrom,
-        until: &mut DueFrom,
+        (until, cost): (&mut DueFrom, &mut Duration),
         by_lane: bool,
     ) -> Result<UpkeepReport, Fault> {
         let limit = request.limit.max(1);
@@ -123,7 +126,7 @@ impl Transaction<'_> {
             until.leases = 0;
         }
         let fired = self.fire_schedules(limit).await?;
-        let pruned = self.prune(&request.retention, limit, from, until).await?;
+        let pruned = self.prune(&request.retention, limit, from, (until, cost)).await?;
         let silent_since = self.now.minus(WORKER_LIVE).as_micros();
         self.link.execute(include_str!("sql/forget_workers.sql"), &[&silent_since]).await?;
         self.fold_events().await?;
@@ -198,13 +201,15 @@ impl Transaction<'_> {
         retention: &Retention,
         limit: usize,
         from: &DueFrom,
-        until: &mut DueFrom,
+        (until, cost): (&mut DueFrom, &mut Duration),
     ) -> Result<usize, Fault> {
         let (states, kept) = horizons(retention);
         let now = self.now.as_micros();
         let ended_by: Vec<i64> = kept.into_iter().map(|kept| now - kept).collect();
         let parameters: [Parameter<'_>; 4] = [&states, &ended_by, &many(limit), &from.ends.to_vec()];
+        let begun = Instant::now();
         let rows = self.link.query(include_str!("sql/list_prunable.sql"), &parameters).await?;
+        *cost += begun.elapsed();
         if rows.len() >= limit {
             until.set_removed(rows.iter().map(|row| (row.get("state"), row.get("completed_at"))));
         }
@@ -223,7 +228,11 @@ impl Transaction<'_> {
     async fn prune_rows(&mut self, rows: &[Row]) -> Result<(), Fault> {
         let seqs: Vec<i64> = rows.iter().map(|row| row.get("seq")).collect();
         self.delete_jobs(&seqs).await?;
-        let events = rows.iter().flat_map(|row| EventRow::removed(row.get("lane"), row.get("state")));
+        let mut removed: BTreeMap<(Lane, i16), i32> = BTreeMap::new();
+        for row in rows {
+            *removed.entry((row.get("lane"), row.get("state"))).or_default() += 1;
+        }
+        let events = removed.into_iter().flat_map(|((lane, state), count)| EventRow::removed(lane, state, count));
         self.add_events(&events.collect::<Vec<_>>()).await
     }
 
