@@ -121,18 +121,17 @@ impl StrandRow {
     /// The strand as `pick` is handed it, with those at the door that belong to it.
     fn with_door(&self, control: &Control, job_type: JobType, wanted: bool, door: &[Head]) -> Strand {
         let mut heads = door.to_vec();
-        let all;
-        if self.kept.owner.is_some() && control.ordered.is_some() && self.owner == Owner::Unfinished {
+        let all = if self.kept.owner.is_some() && control.ordered.is_some() && self.owner == Owner::Unfinished {
             heads.extend(self.owner_head.filter(|head| !door.iter().any(|other| other.sequence == head.sequence)));
             // The others wait for it: the strand is not empty.
-            all = self.heads.is_empty();
+            self.heads.is_empty()
         } else {
             // What was not read comes after the last of what was, and so does what is at the door beyond that.
             let last = self.read_up_to(control);
             heads.extend(self.heads.iter().copied());
             heads.retain(|head| last.is_none_or(|last| control.within_key(head) <= last));
-            all = last.is_none();
-        }
+            last.is_none()
+        };
         let was_open = matches!(self.kept.look, OPEN | TOUCHED_OPEN);
         Strand { id: i64::from(self.strand), job_type, key: self.key.clone(), wanted, was_open, heads, all }
     }
