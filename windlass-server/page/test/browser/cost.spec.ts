@@ -103,12 +103,13 @@ test("the first figures stand at once, and nothing moves after them", async ({ b
           if (!entry.hadRecentInput) seen.shift += entry.value;
       }).observe({ type: "layout-shift", buffered: true });
       new MutationObserver(() => {
-        const value = document.querySelector(".figures .value");
+        const value = document.querySelector(".figures a:nth-child(4) .value");
         if (!seen.figures && value && /\d/.test(value.textContent ?? "")) seen.figures = performance.now();
       }).observe(document, { subtree: true, childList: true, characterData: true });
     });
     await page.goto(`${server.url}/`);
-    await page.waitForFunction(() => (window as unknown as { seen: { figures: number } }).seen.figures > 0);
+    const figures = () => page.evaluate(() => (window as unknown as { seen: { figures: number } }).seen.figures);
+    await expect.poll(figures).toBeGreaterThan(0);
     await page.waitForTimeout(1500);
     loads.push(
       await page.evaluate(() => {
