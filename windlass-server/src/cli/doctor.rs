@@ -93,6 +93,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
     let (queues, workers) = (session.client.queues().await?, session.client.workers().await?);
     findings.push(living(&workers));
     served(&queues, &workers, session.out.now, &mut findings);
+    findings.extend(callbacks(&session, &workers).await?);
     schedules(&session, &mut findings).await?;
     dead(&queues, &mut findings);
     attention(&session, &mut findings).await?;
@@ -247,6 +248,22 @@ fn served(queues: &[QueueRecord], workers: &[WorkerRecord], now: Timestamp, find
     if findings.len() == before {
         findings.push(Finding::good("queues", "every queue with ready jobs is served"));
     }
+}
+
+/// Unfinished jobs that will want to be told of by a webhook, where nobody delivers any.
+async fn callbacks(session: &Session, workers: &[WorkerRecord]) -> anyhow::Result<Option<Finding>> {
+    if workers.iter().any(|worker| worker.queues.iter().any(|served| served.queue.as_str() == Webhook::QUEUE)) {
+        return Ok(None);
+    }
+    let filter = Filter::new().states(State::ALL.into_iter().filter(|state| !state.is_terminal()));
+    let newest =
+        session.store().list(&ListQuery { filter, limit: LOOKED_AT, after: None, ..ListQuery::default() }).await?;
+    let asking: Vec<_> = newest.items.iter().filter(|job| job.spec.options.callback_url.is_some()).collect();
+    let looked = if newest.next.is_some() { "of the newest 1,000 unfinished jobs" } else { "of the unfinished jobs" };
+    Ok(asking.first().map(|first| {
+        let found = format!("asked for by {} {looked}, such as {}", number(asking.len() as u64), first.id);
+        Finding::of(Health::Watch, "callbacks", found, UNDELIVERED)
+    }))
 }
 
 /// Schedules that should have fired long ago.

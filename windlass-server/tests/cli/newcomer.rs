@@ -221,12 +221,15 @@ fn what_cannot_be_cloned_or_restored_is_told() {
     ]));
 }
 
-/// A callback that nobody will deliver is told where it is asked for, and found by the doctor when it waits.
+/// A callback that nobody will deliver is told where it is asked for, and found by the doctor, before its job ends and after.
 #[test]
 fn a_webhook_that_nobody_delivers_is_told() {
     let bench = Bench::seeded();
     let told = bench.run(&["enqueue", "t", "--callback-url", "https://example.com/hook", "-o", "id"]);
     assert!(told.code == 0 && told.stderr.contains("nobody delivers webhooks"), "{told:?}");
+    let foreseen = bench.run(&["doctor"]);
+    assert!(foreseen.stdout.contains("asked for by 1 of the unfinished jobs"), "{foreseen:?}");
+    assert!(foreseen.stdout.contains("nobody delivers webhooks"), "{foreseen:?}");
     assert_eq!(bench.run(&["jobs", "cancel", told.stdout.trim()]).code, 0);
     let found = bench.run(&["doctor"]);
     assert!(found.stdout.contains("queue windlass.webhooks has 1 job ready and no worker"), "{found:?}");
