@@ -430,14 +430,17 @@ fn wire_name(state: windlass::State) -> String {
 
 impl HttpStore {
     async fn find_workflows(&self, ids: &[WorkflowId]) -> Result<Page<WorkflowRecord>> {
-        let mut items = Vec::with_capacity(ids.len());
-        for some in ids.chunks(CALL_MAX) {
+        // The server answers for each id once.
+        let mut distinct = HashSet::with_capacity(ids.len());
+        let asked: Vec<WorkflowId> = ids.iter().copied().filter(|id| distinct.insert(*id)).collect();
+        let mut found: HashMap<WorkflowId, WorkflowRecord> = HashMap::with_capacity(asked.len());
+        for some in asked.chunks(CALL_MAX) {
             let asked = wire::WorkflowIds { ids: some.to_vec() };
             let call = self.write("find workflows", Method::POST, &["workflows", "find"]).reading().json(&asked)?;
             let answer: wire::FoundWorkflows = call.answer().await?;
-            let found = counted(some.len(), answer.items)?.into_iter().flatten();
-            items.extend(found.map(WorkflowRecord::from));
+            let workflows = counted(some.len(), answer.items)?.into_iter().flatten().map(WorkflowRecord::from);
+            found.extend(workflows.map(|workflow| (workflow.id, workflow)));
         }
-        Ok(Page::new(items, None))
+        Ok(Page::new(ids.iter().filter_map(|id| found.get(id).cloned()).collect(), None))
     }
 }

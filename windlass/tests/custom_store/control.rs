@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass::flow::{
-    Change, Control, ControlEdit, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Gates, Head, KeyRecord, Look, Owner,
-    Picks, Strand, blocked, pick,
+    Change, Control, ControlEdit, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Gates, Head, KeyRecord, Look, Order,
+    Owner, Picks, Strand, blocked, pick,
 };
-use windlass::job::{JobId, JobRecord, Why};
+use windlass::job::{AheadByKey, EXPLAIN_SCAN_MAX, JobId, JobRecord, Why};
 use windlass::store::rules::{self, Entry, GateHold};
 use windlass::store::{Cursor, KeyQuery, PAGE_MAX, Page};
 use windlass::workflow::Sequence;
@@ -21,8 +21,8 @@ pub(super) struct Controlled {
     pub(super) record: ControlRecord,
     /// Gates that say something, without what runs.
     gates: BTreeMap<GateName, Gate>,
-    /// The strands (key and type) that the last claim left open.
-    open: BTreeSet<(String, JobType)>,
+    /// The strands (key and type) that the last claim left open, each with its place among them.
+    open: BTreeMap<(String, JobType), Order>,
 }
 
 impl Controlled {
@@ -53,10 +53,10 @@ impl Tables {
             None => drop(self.controls.remove(&edit.queue)),
             Some(record) => {
                 self.queues.entry(edit.queue.clone()).or_insert(false);
-                let fresh = || Controlled { record: record.clone(), gates: BTreeMap::new(), open: BTreeSet::new() };
+                let fresh = || Controlled { record: record.clone(), gates: BTreeMap::new(), open: BTreeMap::new() };
                 let known = self.controls.entry(edit.queue.clone()).or_insert_with(fresh);
                 if known.record != *record {
-                    (known.record, known.open) = (record.clone(), BTreeSet::new());
+                    (known.record, known.open) = (record.clone(), BTreeMap::new());
                 }
                 if let Some((name, gate)) = change.gate {
                     known.put(name, gate);
@@ -85,7 +85,7 @@ impl Tables {
         gates.types.into_iter().for_each(|(name, gate)| known.put(GateName::Type(name), gate));
         gates.keys.into_iter().for_each(|(name, gate)| known.put(GateName::Key(name), gate));
         let looked = strands.into_iter().zip(looked).filter(|(_, looked)| looked.look == Look::Open);
-        known.open = looked.map(|(strand, _)| (strand.key, strand.job_type)).collect();
+        known.open = looked.map(|(strand, looked)| ((strand.key, strand.job_type), looked.order)).collect();
         (taken.into_iter().map(|(_, head)| head.sequence).collect(), again_at)
     }
 
@@ -115,14 +115,13 @@ impl Tables {
         let mut heads: BTreeMap<(String, JobType), Vec<Head>> = BTreeMap::new();
         for Entry { job, sequence, .. } in self.in_state(queue, State::Scheduled) {
             if job.deadline.is_none_or(|deadline| deadline > now) {
-                let (priority, position, sequence) = job.claim_order(*sequence);
                 let strand = (key_of(&known.record.control, job), job.spec.job_type.clone());
-                heads.entry(strand).or_default().push(Head { sequence, priority, position, at_door: false });
+                heads.entry(strand).or_default().push(head(job, *sequence));
             }
         }
         let strand = |((key, job_type), heads): ((String, JobType), Vec<Head>)| {
             let wanted = types.is_none_or(|types| types.contains(&job_type));
-            let was_open = known.open.contains(&(key.clone(), job_type.clone()));
+            let was_open = known.open.contains_key(&(key.clone(), job_type.clone()));
             Strand { id: 0, job_type, key, wanted, was_open, heads, all: true }
         };
         heads.into_iter().map(strand).collect()
@@ -167,6 +166,21 @@ impl Tables {
             gate.jobs = inside.into_iter().take(GATE_JOBS_MAX).map(|entry| entry.job.id).collect();
         }
         closed.into_iter().map(|gate| gate.why(queue)).collect()
+    }
+
+    /// What comes before a job where its queue tells keys apart.
+    pub(super) fn ahead_by_key(&self, job: &JobRecord, sequence: Sequence) -> Option<AheadByKey> {
+        let known = self.controls.get(&job.spec.queue).filter(|known| known.record.control.has_strands())?;
+        let (control, key) = (&known.record.control, key_of(&known.record.control, job));
+        let place = control.within_key(&head(job, sequence));
+        let of_key =
+            self.in_state(&job.spec.queue, State::Scheduled).filter(|other| key_of(control, &other.job) == key);
+        let before = of_key.filter(|other| control.within_key(&head(&other.job, other.sequence)) < place);
+        let own = known.open.iter().filter(|((other, _), _)| *other == key).map(|(_, order)| order).min();
+        let others = known.open.iter().filter(|((other, _), order)| *other != key && Some(*order) < own);
+        let keys: BTreeSet<&String> = others.map(|((other, _), _)| other).collect();
+        let (jobs, keys) = (before.take(EXPLAIN_SCAN_MAX).count(), keys.len().min(EXPLAIN_SCAN_MAX));
+        Some(AheadByKey { key, jobs, keys })
     }
 
     pub(super) fn keys(&self, query: &KeyQuery, now: Timestamp) -> Result<Page<KeyRecord>> {
@@ -215,6 +229,12 @@ impl Tables {
         }
         self.controls = controls;
     }
+}
+
+/// A waiting job as `flow` knows it.
+fn head(job: &JobRecord, sequence: Sequence) -> Head {
+    let (priority, position, sequence) = job.claim_order(sequence);
+    Head { sequence, priority, position, at_door: false }
 }
 
 fn key_of(control: &Control, job: &JobRecord) -> String {

@@ -106,6 +106,7 @@ impl Tables {
             paused: self.queues.get(&job.spec.queue).copied().unwrap_or(false),
             waits_for: if job.state == State::Pending { waits_for } else { Vec::new() },
             ahead: ahead.take(EXPLAIN_SCAN_MAX).count(),
+            ahead_by_key: self.ahead_by_key(job, entry.sequence),
             blocked: self.blocked(job, now),
             ..Circumstances::default()
         };
