@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use windlass::JobId;
-use windlass::job::{BATCH_MAX, JobSpec};
+use windlass::job::{BATCH_MAX, JobSpec, SYSTEM_PREFIX};
 use windlass::store::InsertedJob;
 use windlass::workflow::Submission;
 
@@ -48,6 +48,8 @@ struct Done {
     existing: u64,
     /// Exported jobs that were left out because they had ended.
     left_out: u64,
+    /// Exported jobs of the system, such as webhooks, which the jobs that they are about bring forth again.
+    system: u64,
     /// Dependencies of exported jobs that could not be kept.
     unlinked: u64,
     /// The new ids of exported jobs.
@@ -136,8 +138,9 @@ fn read_batch(
         }
         if exported::is_one(&line) {
             let job = exported::read(&line).with_context(|| format!("line {} is no exported job", lines.number))?;
-            match job.state.is_terminal() && !with_ended {
-                true => done.left_out += 1,
+            match job.job.job_type.starts_with(SYSTEM_PREFIX) {
+                true => done.system += 1,
+                false if job.state.is_terminal() && !with_ended => done.left_out += 1,
                 false => exported.push(job),
             }
             continue;
@@ -187,6 +190,9 @@ fn summary(done: &Done) -> String {
     }
     if done.left_out > 0 {
         text += &format!(", left out {} that had ended (--ended takes them)", number(done.left_out));
+    }
+    if done.system > 0 {
+        text += &format!(", left out {} of the system's own", number(done.system));
     }
     if done.unlinked > 0 {
         text += &format!("; {} dependencies are not in the file and are not waited for", number(done.unlinked));

@@ -128,6 +128,16 @@ fn what_export_writes_enqueue_takes() {
 }
 
 #[test]
+fn an_export_with_jobs_of_the_system_is_taken_without_them() {
+    let bench = Bench::seeded();
+    let asking = bench.run(&["enqueue", "t", "--callback-url", "https://example.com/hook", "-o", "id"]);
+    assert_eq!(bench.run(&["jobs", "cancel", asking.stdout.trim()]).code, 0);
+    assert_eq!(bench.run(&["jobs", "export", "--queue", "windlass.webhooks", "--to", "hooks.jsonl"]).code, 0);
+    let taken = bench.run(&["enqueue", "--file", "hooks.jsonl", "--store", "sqlite:other.db"]);
+    assert!(taken.code == 0 && taken.stderr.contains("left out 1 of the system's own"), "{taken:?}");
+}
+
+#[test]
 fn a_backup_is_put_back_only_where_nobody_works() {
     let bench = Bench::seeded();
     assert_eq!(bench.run(&["store", "backup", "copy.db"]).code, 0);
