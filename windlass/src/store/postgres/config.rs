@@ -340,6 +340,8 @@ impl OwnParameters {
     fn take_from(&mut self, url: &str) -> Result<String> {
         let Some((base, query)) = url.split_once('?') else { return Ok(url.to_owned()) };
         let mut kept = Vec::new();
+        // Drivers look for the `@` first: what stands before it may all be a piece of a password.
+        let may_be_password = query.contains('@');
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let place = match name {
@@ -352,7 +354,7 @@ impl OwnParameters {
                 _ => {
                     self.target_session_attrs |= name == "target_session_attrs";
                     self.keepalives_idle |= name == "keepalives_idle";
-                    check_driver_parameter(name, pair)?;
+                    check_driver_parameter(name, pair, may_be_password)?;
                     kept.push(pair);
                     continue;
                 }
@@ -389,9 +391,13 @@ impl OwnParameters {
 }
 
 /// Asks the driver about one parameter alone, because it does not say which of several it refuses.
-fn check_driver_parameter(name: &str, pair: &str) -> Result<()> {
+fn check_driver_parameter(name: &str, pair: &str, may_be_password: bool) -> Result<()> {
     if format!("postgres://host/?{pair}").parse::<tokio_postgres::Config>().is_ok() {
         return Ok(());
+    }
+    if may_be_password {
+        let problem = "has a parameter that is not known; in a password write %3F for ? and %40 for @";
+        return Err(Error::invalid("store url", problem));
     }
     // What is no name may be a piece of a password.
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -459,6 +465,14 @@ mod tests {
         for bad in ["", "A", "1a", "a-b", "a b", "a\"", "pg_x", &"a".repeat(64)] {
             assert!(check_schema(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_password_that_looks_like_a_parameter_is_not_repeated() {
+        let refused = PostgresOptions::new("postgres://ada:x/db?secret=1&v@host/db").expect_err("no such parameter");
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+        let named = PostgresOptions::new("postgres://ada@host/db?sslmod=1").expect_err("no such parameter").to_string();
+        assert!(named.contains("sslmod"), "{named}");
     }
 
     #[test]
