@@ -10,5 +10,5 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
     Asset { name: "main-GMRPJUUP.js", bytes: include_bytes!("../../page/dist/main-GMRPJUUP.js") },
-    Asset { name: "style-PMOKSVBF.css", bytes: include_bytes!("../../page/dist/style-PMOKSVBF.css") },
+    Asset { name: "style-GVWS77BM.css", bytes: include_bytes!("../../page/dist/style-GVWS77BM.css") },
 ];
