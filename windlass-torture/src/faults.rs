@@ -152,8 +152,8 @@ impl FailsOver {
         }
     }
 
-    /// Whether so and so many faults of a kind are asked for. What is done to servers takes turns with failovers, so how much of it there
-    /// is room for depends on how long these take; promotions are asked for in its place.
+    /// Whether a run must have seen faults of this kind to count. Faults of servers take turns with failovers, so their number
+    /// depends on how long those take; promotions are asked for instead.
     pub fn counts(self, kind: Kind) -> bool {
         self == FailsOver::Nobody || Kind::WORKERS.contains(&kind)
     }

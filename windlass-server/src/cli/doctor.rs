@@ -250,7 +250,7 @@ fn served(queues: &[QueueRecord], workers: &[WorkerRecord], now: Timestamp, find
     }
 }
 
-/// Unfinished jobs that will want to be told of by a webhook, where nobody delivers any.
+/// Unfinished jobs with a callback, where no worker delivers webhooks.
 async fn callbacks(session: &Session, workers: &[WorkerRecord]) -> anyhow::Result<Option<Finding>> {
     if workers.iter().any(|worker| worker.queues.iter().any(|served| served.queue.as_str() == Webhook::QUEUE)) {
         return Ok(None);

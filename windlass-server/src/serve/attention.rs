@@ -382,13 +382,15 @@ async fn jobs(store: &dyn Store, mut query: ListQuery) -> Result<Vec<JobRecord>>
     loop {
         query.limit = READ_AT_ONCE.min(wanted - all.len());
         let page = store.list(&query).await?;
+        // A store that looked long for a page and found little is not asked to look on.
+        let is_short = page.items.len() < query.limit;
         all.extend(page.items.into_iter().map(|mut job| {
             Arc::make_mut(&mut job.spec).payload = Payload::default();
             job.checkpoint = None;
             job
         }));
         query.after = page.next;
-        if query.after.is_none() || all.len() >= wanted {
+        if query.after.is_none() || is_short || all.len() >= wanted {
             return Ok(all);
         }
     }

@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     /// Only jobs of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = parse::job_type, conflicts_with = "id")]
     job_type: Option<JobType>,
-    /// Stop after so many lines
+    /// Stop after N lines
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "id")]
     count: Option<u64>,
 }

@@ -39,7 +39,7 @@ pub(super) struct Found {
     looked: usize,
 }
 
-/// How far a scan goes: to so many jobs that match, or that it has looked at.
+/// Where a scan ends: after `found` jobs that match, or after `looked` jobs that it looked at.
 #[derive(Clone, Copy)]
 pub(super) struct Most {
     pub(super) found: usize,
