@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use windlass::flow::{Change, Control, ControlEdit, Limit};
 use windlass::job::{JobSpec, Limits, WorkerId};
 use windlass::store::SqliteStore;
 use windlass::store::{ClaimRequest, Settled, Store};
@@ -19,36 +20,69 @@ fn main() {
     runtime.expect("a runtime").block_on(measure());
 }
 
+/// What the queue is told, and how many keys its jobs have.
+fn cases() -> [(&'static str, usize, usize, Option<Control>); 6] {
+    let fair = || Some(Control::new().each_key(Limit::running(3)).fair());
+    [
+        ("plain", 100, 0, None),
+        ("plain", 1000, 0, None),
+        ("keys in a plain queue", 100, 1000, None),
+        ("queue limit", 100, 0, Some(Control::new().running(1000))),
+        ("10 keys", 100, 10, fair()),
+        ("1,000 keys", 100, 1000, fair()),
+    ]
+}
+
 async fn measure() {
     let folder = tempfile::TempDir::new().expect("a temporary folder");
-    for batch in [100, 1000] {
-        let store = SqliteStore::open(folder.path().join(format!("{batch}.db"))).expect("open");
-        let specs = vec![spec(); batch];
-        let start = (Instant::now(), processor_seconds());
-        for _ in 0..JOBS / batch {
-            store.insert(Submission::new(specs.clone()).expect("a batch")).await.expect("insert");
+    let only = std::env::args().nth(1).filter(|name| !name.starts_with("--"));
+    for (number, (name, batch, keys, control)) in cases().into_iter().enumerate() {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
         }
-        report("enqueue", batch, start);
-        let (mut claiming, mut settling) = ((0.0, 0.0), (0.0, 0.0));
-        for _ in 0..JOBS / batch {
-            let start = (Instant::now(), processor_seconds());
-            let worker = WorkerId::new("bench-worker-1").expect("a name");
-            let claimed = store.claim(&ClaimRequest::new(worker, QueueName::default(), batch)).await.expect("claim");
-            add(&mut claiming, start);
-            let done: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
-            let start = (Instant::now(), processor_seconds());
-            let answers = store.settle(&done).await.expect("settle");
-            add(&mut settling, start);
-            assert!(answers.iter().all(|answer| matches!(answer, Settled::Applied(_))));
+        let store = SqliteStore::open(folder.path().join(format!("{number}.db"))).expect("open");
+        println!("{name}, batches of {batch}");
+        if let Some(control) = control {
+            let put = Change::Put { control, version: None, from_code: false };
+            store.control(&ControlEdit::new(QueueName::default(), put), None).await.expect("controlled");
         }
-        print("claim", batch, claiming);
-        print("settle", batch, settling);
+        drain(&store, batch, keys).await;
     }
 }
 
-fn spec() -> JobSpec {
+/// Stores jobs, claims and completes them.
+async fn drain(store: &SqliteStore, batch: usize, keys: usize) {
+    let start = (Instant::now(), processor_seconds());
+    for first in (0..JOBS).step_by(batch) {
+        let specs = (first..first + batch).map(|place| spec(place, keys)).collect();
+        store.insert(Submission::new(specs).expect("a batch")).await.expect("insert");
+    }
+    report("enqueue", start);
+    let (mut claiming, mut settling) = ((0.0, 0.0), (0.0, 0.0));
+    let mut left = JOBS;
+    while left > 0 {
+        let start = (Instant::now(), processor_seconds());
+        let worker = WorkerId::new("bench-worker-1").expect("a name");
+        let claimed = store.claim(&ClaimRequest::new(worker, QueueName::default(), batch)).await.expect("claim");
+        add(&mut claiming, start);
+        let done: Vec<_> = claimed.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+        left -= done.len();
+        let start = (Instant::now(), processor_seconds());
+        let answers = store.settle(&done).await.expect("settle");
+        add(&mut settling, start);
+        assert!(!answers.is_empty() && answers.iter().all(|answer| matches!(answer, Settled::Applied(_))));
+    }
+    print("claim", claiming);
+    print("settle", settling);
+}
+
+fn spec(place: usize, keys: usize) -> JobSpec {
     let payload = Payload::json(&"x".repeat(PAYLOAD_BYTES)).expect("text is JSON");
-    NewJob::new("bench", payload).check(&Limits::default(), &Policies::default()).expect("a valid job")
+    let mut job = NewJob::new("bench", payload);
+    if keys > 0 {
+        job = job.key(format!("k{}", place % keys));
+    }
+    job.check(&Limits::default(), &Policies::default()).expect("a valid job")
 }
 
 /// The time that this process has had of all processors.
@@ -64,17 +98,13 @@ fn add(sum: &mut (f64, f64), start: (Instant, f64)) {
     sum.1 += processor_seconds() - start.1;
 }
 
-fn report(what: &str, batch: usize, start: (Instant, f64)) {
+fn report(what: &str, start: (Instant, f64)) {
     let mut sum = (0.0, 0.0);
     add(&mut sum, start);
-    print(what, batch, sum);
+    print(what, sum);
 }
 
-fn print(what: &str, batch: usize, (wall, processor): (f64, f64)) {
+fn print(what: &str, (wall, processor): (f64, f64)) {
     let each = |seconds: f64| seconds * 1e6 / JOBS as f64;
-    println!(
-        "{what:<8} in batches of {batch:>5}: {:>6.2} µs a job, {:>6.2} µs of processor time",
-        each(wall),
-        each(processor)
-    );
+    println!("  {what:<8} {:>6.2} µs a job, {:>6.2} µs of processor time", each(wall), each(processor));
 }

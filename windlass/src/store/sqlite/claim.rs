@@ -8,10 +8,10 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::columns::{columns, read_version, time};
+use super::columns::{columns, kind_state, read_version, time};
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
-use super::job_rows::{FLAG_NOTE, JobColumn, Place};
+use super::job_rows::{FLAG_NOTE, JobColumn};
 use super::lease_ranges;
 use super::transaction::Transaction;
 use crate::job::{JobRecord, JobType, Lease, LeaseToken, Priority, QueueName, State};
@@ -32,9 +32,9 @@ columns! {
 }
 
 /// A job that may be claimed.
-struct Head {
+pub(super) struct Claimable {
     at: i64,
-    seq: i64,
+    pub(super) seq: i64,
     kind: i64,
     flags: i64,
     job: JobRecord,
@@ -45,20 +45,37 @@ struct LaneReader {
     lane: i64,
     priority: u8,
     last: (i64, i64),
-    read: VecDeque<Head>,
+    read: VecDeque<Claimable>,
     step: usize,
     /// What was taken of the present priority, in claim order.
     taken: Vec<Taken>,
 }
 
+/// Where claimed jobs come from, and where they run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Passage {
+    pub(super) from: i64,
+    pub(super) priority: u8,
+    /// The same lane, or a strand of a controlled queue.
+    pub(super) to: i64,
+    /// What their rows are marked with.
+    pub(super) flag: i64,
+}
+
 /// A job that was claimed and still stands among the ready ones.
-struct Taken {
+pub(super) struct Taken {
     at: i64,
     seq: i64,
     expires_at: Timestamp,
     /// As it is stored.
     lease_max: Option<i64>,
     token: LeaseToken,
+}
+
+impl LaneReader {
+    fn passage(&self) -> Passage {
+        Passage { from: self.lane, priority: self.priority, to: self.lane, flag: 0 }
+    }
 }
 
 impl Transaction<'_> {
@@ -132,32 +149,39 @@ impl Transaction<'_> {
             let Some(Reverse((_, number))) = heads.pop() else { break };
             let reader = &mut readers[number];
             let Some(head) = reader.read.pop_front() else { break };
-            claimed.push(self.claim_one(reader, head, request)?);
+            claimed.push(self.claim_one(reader.passage(), head, request, &mut reader.taken)?);
             heads.extend(self.next_head(reader, request)?.map(|order| Reverse((order, number))));
         }
         readers.iter_mut().try_for_each(|reader| self.lease_taken(reader, request))
     }
 
-    /// Moves what was claimed from the lane to the leased jobs: everything that could be claimed, up to the last one.
     fn lease_taken(&mut self, reader: &mut LaneReader, request: &ClaimRequest) -> Answer<()> {
         let taken = std::mem::take(&mut reader.taken);
-        let Some(last) = taken.last() else { return Ok(()) };
-        let (lane, priority, now) = (reader.lane, i64::from(reader.priority), self.now.as_micros());
+        self.lease(reader.passage(), &taken, request)
+    }
+
+    /// Moves claimed jobs to the leased ones: everything that could be claimed from the first one to the last.
+    pub(super) fn lease(&mut self, passage: Passage, taken: &[Taken], request: &ClaimRequest) -> Answer<()> {
+        let (Some(first), Some(last)) = (taken.first(), taken.last()) else { return Ok(()) };
+        let Passage { from, priority, to, flag } = passage;
+        let (priority, now) = (i64::from(priority), self.now.as_micros());
         let mut leased = 0;
         let alike = |one: &Taken, next: &Taken| {
-            lease_ranges::follows(one.seq, next.seq)
+            lease_ranges::follows_in_lane(one.seq, next.seq)
                 && (one.expires_at, one.lease_max) == (next.expires_at, next.lease_max)
         };
         for run in taken.chunk_by(alike) {
-            let (first, end) = (&run[0], &run[run.len() - 1]);
+            let (start, end) = (&run[0], &run[run.len() - 1]);
             let tokens = lease_ranges::tokens(run.iter().map(|taken| (taken.seq, taken.token)));
-            let (expires_at, worker) = (first.expires_at.as_micros(), request.worker.as_str());
-            let max = first.lease_max;
+            let (expires_at, worker) = (start.expires_at.as_micros(), request.worker.as_str());
+            let max = start.lease_max;
+            let (start, end) = ((start.at, start.seq), (end.at, end.seq));
             let range =
-                params![lane, priority, first.at, first.seq, end.at, end.seq, now, expires_at, tokens, worker, max];
+                params![from, priority, start.0, start.1, end.0, end.1, now, expires_at, tokens, worker, max, to, flag];
             leased += self.execute(HotStatement::LeaseRange, range)?;
         }
-        let removed = self.execute(HotStatement::DeleteClaimed, [lane, priority, last.at, last.seq, now])?;
+        let range = [from, priority, first.at, first.seq, last.at, last.seq, now];
+        let removed = self.execute(HotStatement::DeleteClaimed, range)?;
         match removed == taken.len() && leased == taken.len() {
             true => Ok(()),
             false => Err(Fault::broken(format!("{} jobs were claimed, {removed} moved, {leased} leased", taken.len()))),
@@ -193,11 +217,29 @@ impl Transaction<'_> {
     }
 
     fn read_lane(&mut self, reader: &mut LaneReader) -> Answer<bool> {
+        let limit = reader.step;
+        self.read_claimable(reader.passage(), reader.last, limit, |head| reader.read.push_back(head))?;
+        match reader.read.back() {
+            None => Ok(false),
+            Some(last) => {
+                reader.last = (last.at, last.seq);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Reads the jobs of a lane and priority that can be claimed, after a place (at, seq).
+    pub(super) fn read_claimable(
+        &mut self,
+        passage: Passage,
+        (at, seq): (i64, i64),
+        limit: usize,
+        mut take: impl FnMut(Claimable),
+    ) -> Answer<()> {
         let mut statement = self.take_statement(HotStatement::ListClaimable)?;
-        let (at, seq) = reader.last;
-        let limit = i64::try_from(reader.step).unwrap_or(i64::MAX);
-        let from = [reader.lane, i64::from(reader.priority), at, seq, self.now.as_micros(), limit];
-        let mut rows = statement.query(from)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows =
+            statement.query([passage.from, i64::from(passage.priority), at, seq, self.now.as_micros(), limit])?;
         while let Some(row) = rows.next()? {
             let seq = row.get(ClaimableColumn::seq.number())?;
             let mut job = self.read_job(seq, row)?.0;
@@ -215,32 +257,32 @@ impl Transaction<'_> {
             job.lost = row.get(ClaimableColumn::lost.number())?;
             job.generation = row.get(ClaimableColumn::generation.number())?;
             job.lease_version = read_version(row.get(ClaimableColumn::version.number())?);
-            reader.read.push_back(Head { at, seq, kind, flags, job });
+            take(Claimable { at, seq, kind, flags, job });
         }
         drop(rows);
         self.give_statement_back(HotStatement::ListClaimable, statement);
-        match reader.read.back() {
-            None => Ok(false),
-            Some(last) => {
-                reader.last = (last.at, last.seq);
-                Ok(true)
-            }
-        }
+        Ok(())
     }
 
-    fn claim_one(&mut self, reader: &mut LaneReader, head: Head, request: &ClaimRequest) -> Answer<Claimed> {
-        let Head { at, seq, kind, flags, mut job } = head;
+    /// Claims a job, which has to be [leased](Self::lease) with those beside it.
+    pub(super) fn claim_one(
+        &mut self,
+        passage: Passage,
+        head: Claimable,
+        request: &ClaimRequest,
+        taken: &mut Vec<Taken>,
+    ) -> Answer<Claimed> {
+        let Claimable { at, seq, kind, flags, mut job } = head;
         if flags & FLAG_NOTE != 0 {
             self.read_note(seq, &mut job)?;
         }
         let token = lease_token(seq);
         job.claim(&request.worker, request.lease_time, self.now).map_err(|error| Fault::broken(error.to_string()))?;
         let expires_at = job.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
-        let place = Place::Ready { priority: i64::from(reader.priority), at, kind };
-        self.count(reader.lane, place.counted()?, -1);
-        self.count(reader.lane, State::Running, 1);
+        self.count(passage.from, kind_state(kind)?, -1);
+        self.count(passage.to, State::Running, 1);
         let lease_max = job.spec.options.timeouts.stored_lease_max();
-        reader.taken.push(Taken { at, seq, expires_at, lease_max, token });
+        taken.push(Taken { at, seq, expires_at, lease_max, token });
         let lease = Lease::granted(&job, token);
         Ok(Claimed { job, lease, expires_in: expires_at.since(self.now) })
     }

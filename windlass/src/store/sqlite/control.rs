@@ -74,7 +74,13 @@ impl Transaction<'_> {
         if change.control != stored {
             let kept = params![queue.as_str(), change.control.as_ref().map(text)];
             self.statement(include_str!("sql/put_control.sql"))?.execute(kept)?;
-            self.statement(include_str!("sql/touch_queue.sql"))?.execute([queue.as_str()])?;
+            let is_fair = |record: &Option<ControlRecord>| record.as_ref().is_some_and(|record| record.control.fair);
+            let turns_anew = is_fair(&change.control) != is_fair(&stored);
+            self.statement(include_str!("sql/touch_queue.sql"))?.execute(params![queue.as_str(), turns_anew])?;
+            if turns_anew {
+                let gate = self.gate(queue, &GateName::Queue)?;
+                self.put_gate(queue, &GateName::Queue, &Gate { turn: 0, ..gate })?;
+            }
         }
         if strands(&change.control) != strands(&stored) {
             self.unsort_queue(queue)?;

@@ -4,10 +4,11 @@
 //! each type: so it costs what it takes, sorts and looks at, and neither what waits nor how many keys there are. New jobs wait in
 //! their plain lane, the door, until a claim sorts them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::params;
 
+use super::claim::Passage;
 use super::columns::{kind_state, time};
 use super::fault::{Answer, Fault};
 use super::hot_statements::HotStatement;
@@ -15,10 +16,9 @@ use super::job_rows::FLAG_FLOW;
 use super::strands::{Door, StrandRow};
 use super::transaction::Transaction;
 use crate::flow::{Control, Gate, GateName, Gates, Head, Owner, Picks, Strand, pick};
-use crate::job::{JobType, Lease, Priority, QueueName, State};
+use crate::job::{JobType, Priority, QueueName, State};
 use crate::observe;
 use crate::store::answer::Claimed;
-use crate::store::ids::lease_token;
 use crate::store::request::ClaimRequest;
 use crate::time::Timestamp;
 
@@ -37,6 +37,26 @@ struct Arrival {
     lane: i64,
     kind: i64,
     head: Head,
+    /// How many were read before it: those of its lane and priority stand beside each other.
+    place: usize,
+}
+
+/// A job that a claim takes.
+struct Picked {
+    passage: Passage,
+    at: i64,
+    seq: i64,
+    /// Its place among those at the door, if it is there.
+    place: Option<usize>,
+    /// Its place among those that are taken.
+    order: usize,
+}
+
+impl Picked {
+    /// Whether the next one stands beside it. Of a strand the first jobs are taken, so all of them do.
+    fn stands_before(&self, next: &Picked) -> bool {
+        self.passage == next.passage && next.place == self.place.map(|place| place + 1)
+    }
 }
 
 /// What a claim looks at.
@@ -185,6 +205,7 @@ impl Transaction<'_> {
         for row in view.strands.values() {
             let gate = view.gates.keys.entry(row.key.clone()).or_insert_with(|| row.gate.clone());
             gate.running += row.running;
+            gate.turn = if view.control.fair { gate.turn.max(row.order().turn) } else { 0 };
         }
         let owned = view.gates.keys.iter().filter_map(|(key, gate)| Some((key.clone(), gate.owner?)));
         for (key, seq) in owned.collect::<Vec<_>>() {
@@ -211,7 +232,8 @@ impl Transaction<'_> {
                     let key: Option<String> = row.get("key")?;
                     let head = Head { sequence: seq, priority, position: time(at), at_door: true };
                     let key = view.control.key_of(key.as_deref()).to_owned();
-                    found.push((Arrival { lane: door.lane, kind, head }, door.job_type.clone(), key));
+                    let place = found.len();
+                    found.push((Arrival { lane: door.lane, kind, head, place }, door.job_type.clone(), key));
                 }
                 if found.len() - before == limit {
                     horizon = horizon.min(found.last().map_or(i64::MAX, |last| last.0.head.position.as_micros()));
@@ -224,6 +246,8 @@ impl Transaction<'_> {
         }
         let mut known: HashMap<(JobType, String), i64> =
             view.strands.values().map(|row| ((row.job_type.clone(), row.key.clone()), row.lane)).collect();
+        // Strands that need no look, as far as is known.
+        let mut passed: HashMap<i64, StrandRow> = HashMap::new();
         for (arrival, job_type, key) in found {
             let name = (job_type, key);
             let lane = match known.get(&name) {
@@ -231,11 +255,14 @@ impl Transaction<'_> {
                 None => {
                     let row = self.strand_of(view.queue, &name.0, &name.1)?;
                     let lane = row.lane;
-                    view.add(vec![row]);
+                    passed.insert(lane, row);
                     known.insert(name, lane);
                     lane
                 }
             };
+            if passed.get(&lane).is_some_and(|row| !row.goes_on_with(&arrival.head, view.control)) {
+                view.add(passed.remove(&lane).into_iter().collect());
+            }
             view.arrivals.entry(lane).or_default().push(arrival);
         }
         Ok(())
@@ -294,17 +321,19 @@ impl Transaction<'_> {
     }
 
     /// The first jobs of a strand, and from where on more may come.
-    fn first_of(&self, lane: i64, control: &Control, limit: usize) -> Answer<(Vec<Head>, Option<WithinKey>)> {
+    fn first_of(&mut self, lane: i64, control: &Control, limit: usize) -> Answer<(Vec<Head>, Option<WithinKey>)> {
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut last: Option<WithinKey> = None;
         let mut heads = Vec::new();
         if control.ageing.is_none() && control.ordered.is_none() {
-            let mut statement = self.statement(include_str!("sql/list_first.sql"))?;
+            let mut statement = self.take_statement(HotStatement::ListFirst)?;
             let mut rows = statement.query([lane, self.now.as_micros(), most])?;
             while let Some(row) = rows.next()? {
                 let priority = Priority::from_number(row.get::<_, u8>(0)?).unwrap_or_default();
                 heads.push(Head { sequence: row.get(2)?, priority, position: time(row.get(1)?), at_door: false });
             }
+            drop(rows);
+            self.give_statement_back(HotStatement::ListFirst, statement);
             last = heads.last().filter(|_| heads.len() >= limit).map(|head| control.within_key(head));
             return Ok((heads, last));
         }
@@ -334,13 +363,14 @@ impl Transaction<'_> {
         claimed: &mut Vec<Claimed>,
     ) -> Answer<()> {
         let mut taken: HashMap<i64, u32> = HashMap::new();
-        let mut gone = std::collections::HashSet::new();
+        let mut gone = HashSet::new();
         for (place, head) in &picks.taken {
-            let strand = &strands[*place];
-            let request = request.ok_or_else(|| Fault::broken("jobs were picked that nobody wants"))?;
-            claimed.push(self.claim_picked(strand.id, head.sequence, request)?);
-            *taken.entry(strand.id).or_default() += 1;
+            *taken.entry(strands[*place].id).or_default() += 1;
             gone.insert(head.sequence);
+        }
+        if !picks.taken.is_empty() {
+            let request = request.ok_or_else(|| Fault::broken("jobs were picked that nobody wants"))?;
+            self.claim_picked(view, strands, picks, request, claimed)?;
         }
         // Where keys make no difference, what may not run yet stays where it is.
         let is_sorted = view.control.has_strands();
@@ -349,13 +379,14 @@ impl Transaction<'_> {
                 self.sort(arrival, *strand)?;
             }
         }
-        self.write_counts()?;
         self.write_gates(view, picks)?;
         for (strand, looked) in strands.iter().zip(&picks.strands) {
             let row = &view.strands[&strand.id];
             let counted = row.running + taken.get(&strand.id).copied().unwrap_or_default();
-            self.put_strand(row, counted, Some(*looked).filter(|_| is_sorted))?;
+            let turn = Some(picks.gates.keys[&strand.key].turn).filter(|_| view.control.fair);
+            self.put_strand(row, counted, Some(*looked).filter(|_| is_sorted), turn)?;
         }
+        self.write_counts()?;
         for door in &view.doors {
             let counted = picks.gates.types[&door.job_type].running;
             if counted != door.was_counted {
@@ -377,8 +408,12 @@ impl Transaction<'_> {
         for (job_type, gate) in gates.types.iter().filter(|(name, gate)| differs(before.types.get(*name), gate)) {
             self.put_gate(view.queue, &GateName::Type(job_type.clone()), gate)?;
         }
-        for (key, gate) in gates.keys.iter().filter(|(name, gate)| differs(before.keys.get(*name), gate)) {
-            self.put_gate(view.queue, &GateName::Key(key.clone()), gate)?;
+        for (key, gate) in &gates.keys {
+            // The turn of a key is kept with its strands.
+            let turn = before.keys.get(key).map_or(0, |gate| gate.turn);
+            if differs(before.keys.get(key), &Gate { turn, ..gate.clone() }) {
+                self.put_gate(view.queue, &GateName::Key(key.clone()), &Gate { turn: 0, ..gate.clone() })?;
+            }
         }
         Ok(())
     }
@@ -400,29 +435,51 @@ impl Transaction<'_> {
 
     /// Moves a job from the door to its strand.
     fn sort(&mut self, arrival: &Arrival, strand: i64) -> Answer<()> {
-        let Arrival { lane, kind, head } = arrival;
+        let Arrival { lane, kind, head, .. } = arrival;
         let (priority, at) = (i64::from(head.priority.number()), head.position.as_micros());
-        let mut statement = self.statement(include_str!("sql/sort_ready.sql"))?;
-        statement.execute([*lane, priority, at, head.sequence, strand])?;
+        self.execute(HotStatement::SortReady, [*lane, priority, at, head.sequence, strand])?;
         self.execute(HotStatement::DeleteReady, [*lane, priority, at, head.sequence])?;
         self.count(*lane, kind_state(*kind)?, -1);
         self.count(strand, kind_state(*kind)?, 1);
         Ok(())
     }
 
-    fn claim_picked(&mut self, strand: i64, seq: i64, request: &ClaimRequest) -> Answer<Claimed> {
-        let mut entry = self.known(seq)?;
-        let token = lease_token(seq);
-        self.leave(&entry)?;
-        let claimed = entry.job.claim(&request.worker, request.lease_time, self.now);
-        claimed.map_err(|error| Fault::broken(error.to_string()))?;
-        (entry.token, entry.stands_in) = (Some(token), strand);
-        entry.flags |= FLAG_FLOW;
-        self.enter(&mut entry)?;
-        let job = entry.job;
-        let expires_at = job.lease.as_ref().map_or(self.now, |lease| lease.expires_at);
-        let lease = Lease::granted(&job, token);
-        Ok(Claimed { job, lease, expires_in: expires_at.since(self.now) })
+    /// Claims what was picked, those that stand beside each other at once. Claimed jobs are in the order of the picks.
+    fn claim_picked(
+        &mut self,
+        view: &View<'_>,
+        strands: &[Strand],
+        picks: &Picks,
+        request: &ClaimRequest,
+        claimed: &mut Vec<Claimed>,
+    ) -> Answer<()> {
+        let at_door: HashMap<i64, &Arrival> =
+            view.arrivals.values().flatten().map(|arrival| (arrival.head.sequence, arrival)).collect();
+        let mut picked: Vec<Picked> = Vec::with_capacity(picks.taken.len());
+        for (order, (place, head)) in picks.taken.iter().enumerate() {
+            let to = strands[*place].id;
+            let arrival = at_door.get(&head.sequence);
+            let (from, place) = arrival.map_or((to, None), |arrival| (arrival.lane, Some(arrival.place)));
+            let passage = Passage { from, priority: head.priority.number(), to, flag: FLAG_FLOW };
+            picked.push(Picked { passage, at: head.position.as_micros(), seq: head.sequence, place, order });
+        }
+        picked.sort_unstable_by_key(|one| (one.passage.from, one.passage.priority, one.at, one.seq));
+        let mut answers: Vec<(usize, Claimed)> = Vec::with_capacity(picked.len());
+        for run in picked.chunk_by(Picked::stands_before) {
+            let first = &run[0];
+            let (mut heads, mut taken) = (Vec::with_capacity(run.len()), Vec::with_capacity(run.len()));
+            self.read_claimable(first.passage, (first.at, first.seq - 1), run.len(), |head| heads.push(head))?;
+            if heads.iter().map(|head| head.seq).ne(run.iter().map(|one| one.seq)) {
+                return Err(Fault::broken(format!("job number {} is not where it was picked", first.seq)));
+            }
+            for (one, head) in run.iter().zip(heads) {
+                answers.push((one.order, self.claim_one(first.passage, head, request, &mut taken)?));
+            }
+            self.lease(first.passage, &taken, request)?;
+        }
+        answers.sort_unstable_by_key(|(order, _)| *order);
+        claimed.extend(answers.into_iter().map(|(_, claimed)| claimed));
+        Ok(())
     }
 }
 

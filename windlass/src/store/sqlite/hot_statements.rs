@@ -28,10 +28,15 @@ pub(super) enum HotStatement {
     DeleteRange,
     AddDone,
     IsWaitedFor,
+    SortReady,
+    ListFirst,
+    FindStrand,
+    PutStrand,
+    AddCounts,
 }
 
 /// How many of them there are.
-pub(super) const HOT_STATEMENTS: usize = 19;
+pub(super) const HOT_STATEMENTS: usize = 24;
 
 impl HotStatement {
     fn sql(self) -> &'static str {
@@ -55,6 +60,11 @@ impl HotStatement {
             HotStatement::DeleteRange => include_str!("sql/delete_range.sql"),
             HotStatement::AddDone => include_str!("sql/add_done.sql"),
             HotStatement::IsWaitedFor => include_str!("sql/is_waited_for.sql"),
+            HotStatement::SortReady => include_str!("sql/sort_ready.sql"),
+            HotStatement::ListFirst => include_str!("sql/list_first.sql"),
+            HotStatement::FindStrand => include_str!("sql/find_strand.sql"),
+            HotStatement::PutStrand => include_str!("sql/put_strand.sql"),
+            HotStatement::AddCounts => include_str!("sql/add_counts.sql"),
         }
     }
 }

@@ -6,10 +6,17 @@ use crate::job::LeaseToken;
 
 /// How many numbers further on the next job of a run may be. What stands in between is looked at in vain.
 const STEP_MAX: i64 = 8;
+/// The same where the jobs are found by their place in a lane: nothing is looked at in vain, and the blob grows.
+const LANE_STEP_MAX: i64 = 64;
 
 /// Whether a job goes into the same run as the one before it.
 pub(super) fn follows(before: i64, seq: i64) -> bool {
     before < seq && seq - before <= STEP_MAX
+}
+
+/// The same for jobs that stand beside each other in a lane.
+pub(super) fn follows_in_lane(before: i64, seq: i64) -> bool {
+    before < seq && seq - before <= LANE_STEP_MAX
 }
 
 /// The tokens of a run, from the number of its first job on; zeros, which are the token of no lease, between them.

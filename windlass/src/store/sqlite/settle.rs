@@ -61,12 +61,18 @@ impl Transaction<'_> {
             return Err(Fault::broken(format!("{} leases held, {ended} ended, {removed} moved", held.len())));
         }
         let mut waited_for = Vec::new();
-        for (seq, lane) in held {
+        let mut freed = None;
+        for (seq, lane, own) in held {
             let place = run.binary_search_by_key(&seq, |(seq, _)| *seq).map(|found| run[found].1);
             let place = place.map_err(|_| Fault::broken(format!("job number {seq} has a token of zeros")))?;
             completed[place] = true;
             self.count(lane, State::Running, -1);
-            self.count(lane, State::Completed, 1);
+            self.count(own, State::Completed, 1);
+            if lane != own && freed != Some(own) {
+                freed = Some(own);
+                let queue = self.names_of(own)?.0;
+                self.hint_freed(&queue)?;
+            }
             let id = settlements[place].key().job;
             match self.keep_result(seq, &settlements[place])? {
                 true => waited_for.push(id),
@@ -79,10 +85,10 @@ impl Transaction<'_> {
         }
     }
 
-    /// The jobs of a run that can be completed, and their lanes.
-    fn fence_run(&mut self, run: impl rusqlite::Params) -> Answer<Vec<(i64, i64)>> {
+    /// The jobs of a run that can be completed, the lane that each runs in, and its own.
+    fn fence_run(&mut self, run: impl rusqlite::Params) -> Answer<Vec<(i64, i64, i64)>> {
         let mut statement = self.take_statement(HotStatement::FenceRange)?;
-        let held = statement.query_map(run, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let held = statement.query_map(run, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let held = held.collect::<rusqlite::Result<Vec<_>>>()?;
         self.give_statement_back(HotStatement::FenceRange, statement);
         Ok(held)

@@ -7,11 +7,12 @@
 
 use rusqlite::{Row as SqlRow, params};
 
-use super::columns::{json, text, time};
+use super::columns::{columns, json, text, time};
 use super::fault::{Answer, Fault};
+use super::hot_statements::HotStatement;
 use super::job_rows::{Entry, Place};
 use super::transaction::Transaction;
-use crate::flow::{Gate, GateName, Look, Looked, Order};
+use crate::flow::{Control, Gate, GateName, Head, Look, Looked, Order};
 use crate::job::{JobType, QueueName};
 use crate::time::Timestamp;
 
@@ -28,6 +29,7 @@ pub(super) struct StrandRow {
     pub(super) running: u32,
     pub(super) counted: u32,
     touched: bool,
+    /// As [`stored_look`] writes it.
     look: Option<i64>,
     order: Order,
     /// The gate of its key, without what runs.
@@ -41,6 +43,14 @@ impl StrandRow {
 
     pub(super) fn order(&self) -> Order {
         self.order
+    }
+
+    /// Whether one more job changes nothing but how many wait: it comes after one that keeps the strand where it stands. Where
+    /// keys are ordered, that cannot be said of a strand alone.
+    pub(super) fn goes_on_with(&self, head: &Head, control: &Control) -> bool {
+        let Order { level, place, sequence, .. } = self.order;
+        let is_behind = self.look != Some(0) || (level, place, sequence) < control.within_key(head);
+        control.ordered.is_none() && self.look.is_some() && self.waiting > 0 && !self.touched && is_behind
     }
 
     fn new(lane: i64, job_type: JobType, key: String, gate: Gate) -> Self {
@@ -60,26 +70,43 @@ pub(super) struct Door {
     pub(super) gate: Gate,
 }
 
+columns! {
+    /// What statements that read strands select.
+    StrandColumn from 0 =>
+    lane, r#type, key, waiting, running, counted, touched, look, level, class, turn, place, next, gate,
+}
+
 fn read_strand(row: &SqlRow<'_>) -> Answer<StrandRow> {
-    let key = row.get_ref("key")?.as_str()?;
+    let key = row.get_ref(StrandColumn::key.number())?.as_str()?;
     Ok(StrandRow {
-        lane: row.get("lane")?,
-        job_type: JobType::new(row.get::<_, String>("type")?)?,
+        lane: row.get(StrandColumn::lane.number())?,
+        job_type: JobType::new(row.get_ref(StrandColumn::r#type.number())?.as_str()?)?,
         key: key.get(2..).unwrap_or_default().to_owned(),
-        waiting: row.get::<_, u32>("waiting")?.into(),
-        running: row.get("running")?,
-        counted: row.get("counted")?,
-        touched: row.get("touched")?,
-        look: row.get("look")?,
+        waiting: row.get::<_, u32>(StrandColumn::waiting.number())?.into(),
+        running: row.get(StrandColumn::running.number())?,
+        counted: row.get(StrandColumn::counted.number())?,
+        touched: row.get(StrandColumn::touched.number())?,
+        look: row.get(StrandColumn::look.number())?,
         order: Order {
-            level: row.get("level")?,
-            class: row.get("class")?,
-            turn: row.get("turn")?,
-            place: row.get("place")?,
-            sequence: row.get("next")?,
+            level: row.get(StrandColumn::level.number())?,
+            class: row.get(StrandColumn::class.number())?,
+            turn: row.get(StrandColumn::turn.number())?,
+            place: row.get(StrandColumn::place.number())?,
+            sequence: row.get(StrandColumn::next.number())?,
         },
-        gate: json(row, "gate")?.unwrap_or_default(),
+        gate: json(row, StrandColumn::gate.number())?.unwrap_or_default(),
     })
+}
+
+/// When to look at a strand again, as it is stored: 0 at any claim, a moment, less than 0 when something happened to its key, null
+/// when it has a job.
+fn stored_look(look: Look) -> Option<i64> {
+    match look {
+        Look::Open => Some(0),
+        Look::At(at) => Some(at.as_micros().max(1)),
+        Look::Full => Some(-1),
+        Look::Empty => None,
+    }
 }
 
 impl Transaction<'_> {
@@ -127,9 +154,16 @@ impl Transaction<'_> {
     /// The strand of a key, made if it is new.
     pub(super) fn strand_of(&mut self, queue: &QueueName, job_type: &JobType, key: &str) -> Answer<StrandRow> {
         let names = params![queue.as_str(), job_type.as_str(), format!("k:{key}")];
-        if let Some(found) = self.read_strands(include_str!("sql/find_strand.sql"), names)?.pop() {
+        let mut statement = self.take_statement(HotStatement::FindStrand)?;
+        let mut rows = statement.query(names)?;
+        if let Some(row) = rows.next()? {
+            let found = read_strand(row)?;
+            drop(rows);
+            self.give_statement_back(HotStatement::FindStrand, statement);
             return Ok(found);
         }
+        drop(rows);
+        self.give_statement_back(HotStatement::FindStrand, statement);
         let lane = self.statement(include_str!("sql/add_strand.sql"))?.insert(names)?;
         let gate = self.gate(queue, &GateName::Key(key.to_owned()))?;
         Ok(StrandRow::new(lane, job_type.clone(), key.to_owned(), gate))
@@ -173,19 +207,31 @@ impl Transaction<'_> {
         Ok(at.map(time))
     }
 
-    /// Keeps what a claim found a strand to be, if that is not as it was.
-    pub(super) fn put_strand(&self, row: &StrandRow, counted: u32, looked: Option<Looked>) -> Answer<()> {
-        let (look, order) = match looked {
-            Some(Looked { look: Look::Open, order }) => (Some(0), order),
-            Some(Looked { look: Look::At(at), order }) => (Some(at.as_micros().max(1)), order),
-            Some(Looked { look: Look::Full | Look::Empty, .. }) | None => (None, Order::FIRST),
+    /// Keeps what a claim found a strand to be, if that is not as it was, and how many of its jobs came and went. `turn` is that
+    /// of its key, where keys take turns.
+    pub(super) fn put_strand(
+        &mut self,
+        row: &StrandRow,
+        counted: u32,
+        looked: Option<Looked>,
+        turn: Option<i64>,
+    ) -> Answer<()> {
+        let (look, mut order) = match looked {
+            Some(Looked { look: look @ (Look::Open | Look::At(_)), order }) => (stored_look(look), order),
+            Some(Looked { look, .. }) => (stored_look(look), Order::FIRST),
+            None => (None, Order::FIRST),
         };
-        if (counted, look, order, false) == (row.counted, row.look, row.order, row.touched) {
+        order.turn = turn.unwrap_or(order.turn);
+        let [_, delayed, scheduled, running, retrying, ..] = self.take_counts(row.lane);
+        let came = [delayed, scheduled, running, retrying];
+        if (counted, look, order, false, [0; 4]) == (row.counted, row.look, row.order, row.touched, came) {
             return Ok(());
         }
         let Order { level, class, turn, place, sequence } = order;
-        let kept = params![row.lane, counted, look, level, class, turn, place, sequence];
-        self.statement(include_str!("sql/put_strand.sql"))?.execute(kept)?;
+        let kept = params![
+            row.lane, counted, look, level, class, turn, place, sequence, delayed, scheduled, running, retrying
+        ];
+        self.execute(HotStatement::PutStrand, kept)?;
         Ok(())
     }
 

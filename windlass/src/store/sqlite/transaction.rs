@@ -3,13 +3,13 @@
 //! Counts are gathered in memory and written once at the end, so that a batch of a thousand jobs changes each counter
 //! once. Everything that reads or writes jobs is a method of [`Transaction`], in the file named after the store's method.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::fault::{Answer, Fault};
-use super::hot_statements::HOT_STATEMENTS;
+use super::hot_statements::{HOT_STATEMENTS, HotStatement};
 use super::insert_batch::PlainJob;
 use crate::clock::{BEAT_EVERY, Clock, LAPSING, Pulse};
 use crate::job::{JobId, JobOptions, JobSpec, JobType, QueueName, State};
@@ -63,8 +63,8 @@ pub(super) struct Transaction<'c> {
     closed: Option<Box<str>>,
     numbers: Numbers,
     entry: Numbers,
-    /// By lane; few in one transaction.
-    counts: Vec<(i64, [i64; 9])>,
+    /// By lane.
+    counts: BTreeMap<i64, [i64; 9]>,
     /// By lane, what few transactions change, as `add_history.sql` takes it.
     history: Vec<(i64, [i64; 7])>,
     pub(super) hot_statements: [Option<CachedStatement<'c>>; HOT_STATEMENTS],
@@ -95,7 +95,7 @@ impl<'c> Transaction<'c> {
             closed,
             numbers,
             entry: numbers,
-            counts: Vec::new(),
+            counts: BTreeMap::new(),
             history: Vec::new(),
             hot_statements: Default::default(),
             plain_jobs: Vec::new(),
@@ -187,8 +187,7 @@ impl<'c> Transaction<'c> {
             // Every change to a job goes through here, so this also says that the time must be kept.
             self.numbers.latest = self.numbers.latest.max(self.now.as_micros());
             let [a, b, c, d, e, f, g, h, i] = counts;
-            let mut statement = self.conn.prepare_cached(include_str!("sql/add_counts.sql"))?;
-            statement.execute([lane, a, b, c, d, e, f, g, h, i])?;
+            self.execute(HotStatement::AddCounts, [lane, a, b, c, d, e, f, g, h, i])?;
         }
         for (lane, [a, b, c, d, e, f, g]) in std::mem::take(&mut self.history) {
             self.numbers.latest = self.numbers.latest.max(self.now.as_micros());
@@ -204,15 +203,16 @@ impl<'c> Transaction<'c> {
     }
 
     pub(super) fn count(&mut self, lane: i64, state: State, change: i64) {
-        let number = usize::from(state.number());
-        match self.counts.iter_mut().find(|(counted, _)| *counted == lane) {
-            Some((_, counts)) => counts[number] += change,
-            None => {
-                let mut counts = [0; 9];
-                counts[number] = change;
-                self.counts.push((lane, counts));
-            }
+        self.counts.entry(lane).or_default()[usize::from(state.number())] += change;
+    }
+
+    /// Hands over what was counted in a lane, for a statement that writes it with other things.
+    pub(super) fn take_counts(&mut self, lane: i64) -> [i64; 9] {
+        let counts = self.counts.remove(&lane).unwrap_or_default();
+        if counts != [0; 9] {
+            self.numbers.latest = self.numbers.latest.max(self.now.as_micros());
         }
+        counts
     }
 
     /// Remembers that a job left a terminal state, and whether for good.

@@ -3,5 +3,6 @@ update windlass_lane
 set
     counted = 0,
     touched = 0,
-    look = null
+    look = null,
+    turn = 0
 where queue = ?1;
