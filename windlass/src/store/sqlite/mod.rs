@@ -20,6 +20,8 @@ mod entry;
 mod fault;
 mod faults;
 mod gated_claim;
+mod gated_picks;
+mod gated_view;
 mod hot_statements;
 pub mod in_tx;
 mod insert;
