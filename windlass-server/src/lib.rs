@@ -8,6 +8,7 @@
 pub mod api;
 pub mod cli;
 pub mod exec;
+mod figures;
 mod firings;
 mod history;
 mod keys;

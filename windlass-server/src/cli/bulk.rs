@@ -15,7 +15,8 @@ use super::filter::FilterArgs;
 use super::ids::{self, Typed};
 use super::interrupt::Interrupt;
 use super::output::{Format, can_ask, say};
-use super::table::{jobs, number};
+use super::table::jobs;
+use crate::figures::number;
 use crate::wire;
 
 /// Counting stops here: nobody decides differently at more.

@@ -10,7 +10,7 @@ use windlass::{Failure, NewJob, Payload, QueueName};
 use super::connect::Reach;
 use super::exit::End;
 use super::output::{OutputArgs, say};
-use super::table::number;
+use crate::figures::number;
 use crate::marked::{self, Owner};
 
 /// How many jobs one call deals with.

@@ -18,8 +18,9 @@ use super::exit::{End, Exit};
 use super::output::OutputArgs;
 use super::rows::count;
 use super::store::{REENCRYPT_STEP, file_sizes, schema_version, size};
-use super::table::{clean, jobs, number, span};
+use super::table::{clean, jobs, span};
 use crate::api::UNDELIVERED;
+use crate::figures::number;
 use crate::serve::attention::{AttentionKind, Seen, Severity};
 use crate::serve::config::open_secrets;
 

@@ -18,7 +18,8 @@ use super::exit::{End, Exit};
 use super::exported;
 use super::interrupt::Interrupt;
 use super::output::{Format, Row, say};
-use super::table::{jobs, number};
+use super::table::jobs;
+use crate::figures::number;
 use crate::wire;
 
 /// Longest line: a payload of 16 MiB in base64, and what stands around it.

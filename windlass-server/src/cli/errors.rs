@@ -8,7 +8,8 @@ use windlass::{JobType, QueueName, Timestamp};
 use super::connect::Reach;
 use super::output::{OutputArgs, PageArgs, Row};
 use super::parse;
-use super::table::{Cell, cut, number, relative};
+use super::table::{Cell, cut, relative};
+use crate::figures::number;
 use crate::wire;
 
 /// How much of a pattern a table shows.

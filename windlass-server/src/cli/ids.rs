@@ -7,7 +7,7 @@ use windlass::{Error, JobId, WorkflowId};
 
 use super::connect::Session;
 use super::exit::{End, Exit};
-use super::table::number;
+use crate::figures::number;
 
 /// Fewer characters than this are too easily those of another job.
 const START_CHARS_MIN: usize = 8;

@@ -8,7 +8,8 @@ use windlass::workflow::{WorkflowRecord, WorkflowState};
 use windlass::{JobType, Timestamp, job};
 
 use super::output::Row;
-use super::table::{Cell, both, clean, cut, number, relative, span};
+use super::table::{Cell, both, clean, cut, relative, span};
+use crate::figures::number;
 use crate::wire;
 
 /// How much of a message a table shows.

@@ -6,7 +6,7 @@ use windlass::State;
 use super::connect::Reach;
 use super::detail::Lines;
 use super::output::{Format, OutputArgs};
-use super::table::number;
+use crate::figures::number;
 use crate::wire;
 
 /// What `windlass stats` takes.

@@ -17,7 +17,8 @@ use super::interrupt::Interrupt;
 use super::output::{Out, OutputArgs, Row, is_watched};
 use super::parse;
 use super::rows::Dead;
-use super::table::{self, number};
+use super::table;
+use crate::figures::number;
 use crate::serve::attention::{AttentionItem, Seen};
 use crate::serve::flow::KeyCounts;
 

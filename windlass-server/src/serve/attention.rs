@@ -4,6 +4,7 @@
 //! Each threshold is a constant with its reason. Nothing here changes anything, and nothing here is remembered: what is wrong now
 //! is told as long as it is wrong.
 
+use crate::figures::number;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -430,14 +431,6 @@ fn of_fault(group: &FaultGroup) -> Option<AttentionItem> {
 
 fn serves(worker: &WorkerRecord, queue: &str) -> bool {
     worker.queues.iter().any(|served| served.queue.as_str() == queue && served.slots > 0)
-}
-
-/// A count as people read it: `1,000`.
-fn number(count: u64) -> String {
-    let digits = count.to_string();
-    let parts: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().filter_map(|part| std::str::from_utf8(part).ok()).collect();
-    parts.join(",")
 }
 
 fn are(count: u64) -> String {

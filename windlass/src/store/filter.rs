@@ -182,6 +182,13 @@ impl Filter {
         crate::job::marks(&self.tags, self.correlation_id.as_deref()).next()
     }
 
+    /// The correlation id and the tags that are asked for, without [the mark](Self::mark) where the jobs were found by it.
+    pub(crate) fn labels(&self, found_by_mark: bool) -> (Option<&str>, Vec<(&str, &str)>) {
+        let by_tag = found_by_mark && self.correlation_id.is_none();
+        let tags = self.tags.iter().skip(usize::from(by_tag)).map(|(key, value)| (key.as_str(), value.as_str()));
+        (self.correlation_id.as_deref().filter(|_| !found_by_mark), tags.collect())
+    }
+
     /// The states in which a job can match at all, each once and in order; `None` for any.
     pub fn possible_states(&self) -> Option<Vec<State>> {
         let all = [self.states.is_empty(), self.worker.is_none(), self.fingerprint.is_none()];

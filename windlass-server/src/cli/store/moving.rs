@@ -12,7 +12,7 @@ use windlass::store::{self, Store};
 use crate::cli::exit::{End, Exit};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::say;
-use crate::cli::table::number;
+use crate::figures::number;
 use crate::moved::address;
 
 /// What `windlass store move` takes.

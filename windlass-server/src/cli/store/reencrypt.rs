@@ -6,7 +6,8 @@ use windlass::store::{Cursor, Sealed, UnderKeys};
 use super::super::connect::Session;
 use super::super::exit::{End, Exit};
 use super::super::output::say;
-use super::super::table::{clean, number};
+use super::super::table::clean;
+use crate::figures::number;
 
 /// Jobs or schedules in one step: few enough that large payloads and results fit into memory.
 pub(crate) const STEP: usize = 50;

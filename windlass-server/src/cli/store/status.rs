@@ -6,7 +6,7 @@ use windlass::{State, Timestamp};
 
 use crate::cli::connect::{Place, Session};
 use crate::cli::detail::Lines;
-use crate::cli::table::number;
+use crate::figures::number;
 use crate::wire;
 
 /// The store in numbers.

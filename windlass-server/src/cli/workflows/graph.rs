@@ -12,7 +12,8 @@ use crate::cli::connect::Session;
 use crate::cli::detail::kind;
 use crate::cli::output::say;
 use crate::cli::rows::workflow_state;
-use crate::cli::table::{self, Cell, clean, number};
+use crate::cli::table::{self, Cell, clean};
+use crate::figures::number;
 use crate::wire;
 
 /// Most jobs that are drawn; more than one enqueue can hold, and nobody reads further.

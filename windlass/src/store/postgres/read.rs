@@ -248,23 +248,18 @@ async fn likely(
 /// Those of these jobs that have the tags, the correlation id and the failure's code that are asked for, in order.
 async fn labelled(link: &Link<'_>, filter: &Filter, seqs: Vec<i64>) -> Result<Vec<Likely>, Fault> {
     let by_other = filter.key.is_some() || filter.fingerprint.is_some() || filter.workflow.is_some();
-    // What the jobs were found by need not be looked at again: see `Filter::mark`.
-    let found_by_mark = !by_other && filter.schedule.is_none();
-    let by_correlation = found_by_mark && filter.correlation_id.is_some();
-    let correlation_id = filter.correlation_id.as_deref().filter(|_| !by_correlation);
-    let by_tag = usize::from(found_by_mark && !by_correlation);
-    let labels: Vec<(&String, &String)> = filter.tags.iter().skip(by_tag).collect();
+    // What the jobs were found by need not be looked at again.
+    let (correlation_id, labels) = filter.labels(!by_other && filter.schedule.is_none());
     let asked: Vec<&str> = [correlation_id, filter.code.as_deref()].into_iter().flatten().collect();
     if (asked.is_empty() && labels.is_empty()) || seqs.is_empty() {
         return Ok(seqs.into_iter().map(|seq| Likely { seq, sure: true }).collect());
     }
     // No text of PostgreSQL can hold NUL.
-    let tags = labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+    let tags = labels.iter().flat_map(|(key, value)| [*key, *value]);
     if asked.into_iter().chain(tags).any(|text| text.contains('\0')) {
         return Ok(seqs.into_iter().map(|seq| Likely { seq, sure: false }).collect());
     }
-    let (keys, values): (Vec<&str>, Vec<&str>) =
-        labels.into_iter().map(|(key, value)| (key.as_str(), value.as_str())).unzip();
+    let (keys, values): (Vec<&str>, Vec<&str>) = labels.into_iter().unzip();
     let code = filter.code.as_deref();
     let plain_code = code.filter(|code| is_plain_in_json(code));
     let sql = include_str!("sql/list_labelled.sql");
