@@ -9,7 +9,7 @@ use crate::job::{
     CODE_EXECUTION_TIMEOUT, CODE_LEASE_EXPIRED, CODE_LIFETIME, Category, JobId, Lease, Outcome, Priority, ReasonKind,
     RetryPolicy, Stale, State,
 };
-use crate::store::{ClaimRequest, Extended, Settled, Upkeep};
+use crate::store::{Act, ClaimRequest, Edit, Extended, Settled, Upkeep};
 
 chapter! {
     t1b_no_lease_is_extended_beyond_the_execution_timeout_and_ten_seconds,
@@ -30,6 +30,7 @@ chapter! {
     t4_a_first_run_beyond_the_lifetime_is_refused,
     t4_the_default_lifetime_counts_from_a_first_run_that_lies_ahead,
     t4_upkeep_ends_lifetimes_in_bounded_steps,
+    t4_of_lifetimes_that_end_together_the_first_submitted_ends_first,
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -356,6 +357,19 @@ async fn t4_upkeep_ends_lifetimes_in_bounded_steps(bench: Bench) {
     let second = bench.store.upkeep(&step).await.expect("upkeep");
     assert_eq!((second.lifetimes, second.more), (2, false));
     assert_eq!(bench.states(&ids).await, vec![State::DeadLetter; 5]);
+}
+
+async fn t4_of_lifetimes_that_end_together_the_first_submitted_ends_first(bench: Bench) {
+    let ids: Vec<_> = bench.insert(vec![job().lifetime(HOUR); 3]).await.iter().map(|job| job.id).collect();
+    // Where it stands does not say when it was submitted.
+    bench.act(ids[0], Act::Edit(Edit { priority: Some(Priority::Low), ..Edit::default() })).await;
+    bench.advance(HOUR);
+    let step = Upkeep { limit: 1, ..Upkeep::default() };
+    for ended in 1..=3 {
+        bench.store.upkeep(&step).await.expect("upkeep");
+        let dead = bench.states(&ids).await.into_iter().map(|state| state == State::DeadLetter);
+        assert_eq!(dead.collect::<Vec<_>>(), [true, ended > 1, ended > 2]);
+    }
 }
 
 async fn assert_dead_of_lifetime(bench: &Bench, id: JobId) {

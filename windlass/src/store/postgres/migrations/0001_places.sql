@@ -30,7 +30,7 @@ create index ready_claim on windlass.ready (lane, priority, due, (seq + 0));
 -- Most jobs were due when they were enqueued, and live for the standard seven days from then. Their lifetimes end in the
 -- order in which they are due, lane by lane, which ready_claim knows: only other jobs need an index of deadlines, and those on
 -- strands, of which there may be many.
-create index ready_deadline on windlass.ready (deadline) where deadline - due <> 604800000000 or lane < 0;
+create index ready_deadline on windlass.ready (deadline, (seq + 0)) where deadline - due <> 604800000000 or lane < 0;
 -- What waits for its moment is counted from its index alone.
 create index ready_later on windlass.ready (due) include (lane, state) where state <> 2;
 
@@ -82,7 +82,7 @@ create table windlass.pending (
     failure text,
     check (waits_all > 0 or waits_any)
 );
-create index pending_deadline on windlass.pending (deadline) where deadline is not null;
+create index pending_deadline on windlass.pending (deadline, (seq + 0)) where deadline is not null;
 
 create table windlass.done (
     seq bigint primary key,

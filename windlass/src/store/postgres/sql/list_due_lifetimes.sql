@@ -5,7 +5,7 @@
 with r as (
     select seq, deadline from windlass.ready
     where deadline <= $1::bigint and (deadline - due <> 604800000000 or lane < 0)
-    order by deadline limit $2::bigint
+    order by deadline, seq + 0 limit $2::bigint
     for update skip locked
 ),
 s as (
@@ -25,12 +25,12 @@ s as (
 w as (
     select seq, deadline from windlass.pending
     where deadline <= $1::bigint
-    order by deadline limit $2::bigint
+    order by deadline, seq + 0 limit $2::bigint
 ),
 l as (
     select seq, deadline from windlass.leased
     where expires_at <= $1::bigint and expires_at >= $3::bigint and deadline <= $1::bigint
-    order by expires_at limit $2::bigint
+    order by expires_at, seq limit $2::bigint
     for update skip locked
 )
 select d.seq
