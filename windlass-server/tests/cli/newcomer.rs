@@ -127,6 +127,22 @@ fn what_export_writes_enqueue_takes() {
     assert_eq!(with_ended.code, 0, "{with_ended:?}");
 }
 
+/// A lifetime that nobody named counts from the first run, in an export as well.
+#[test]
+fn an_export_with_jobs_of_next_month_is_taken() {
+    let bench = Bench::empty();
+    assert_eq!(bench.run(&["enqueue", "t", "--delay", "30d"]).code, 0);
+    assert_eq!(bench.run(&["enqueue", "t", "--delay", "3d", "--lifetime", "5d"]).code, 0);
+    assert_eq!(bench.run(&["jobs", "export", "--to", "later.jsonl"]).code, 0);
+    let taken = bench.run(&["enqueue", "--file", "later.jsonl", "--store", "sqlite:other.db"]);
+    assert_eq!(taken.code, 0, "{taken:?}");
+    let list = bench.run(&["jobs", "list", "-o", "json", "--store", "sqlite:other.db"]).json();
+    let of = |number: usize, field: &str| list["items"][number][field].as_str().expect("text").to_owned();
+    assert_eq!((of(0, "lifetime"), of(1, "lifetime")), ("5d".to_owned(), "7d".to_owned()));
+    let before = bench.run(&["jobs", "list", "-o", "json"]).json();
+    assert_eq!(of(1, "deadline"), before["items"][1]["deadline"].as_str().expect("text"), "it ends when it would have");
+}
+
 #[test]
 fn an_export_with_jobs_of_the_system_is_taken_without_them() {
     let bench = Bench::seeded();
@@ -187,6 +203,7 @@ fn a_restored_store_is_for_its_owner_alone_and_goes_through_no_link() {
     set("new.db", 0o640);
     assert_eq!(bench.run(&["store", "restore", "copy.db", "--store", "sqlite:new.db"]).code, 0);
     assert_eq!(mode("new.db"), 0o640, "it keeps the rights of the store whose place it takes");
+    assert!(!bench.path("copy.db-shm").exists() && !bench.path("copy.db-wal").exists(), "the backup is only read");
 }
 
 #[test]
