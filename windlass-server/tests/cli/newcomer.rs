@@ -92,6 +92,37 @@ fn dead_jobs_are_cloned_under_new_keys() {
     assert_eq!(alive.code, 4, "{alive:?}");
 }
 
+/// FAILED and DEAD_LETTER are one list, whatever the pages, and a job's age does not matter.
+#[test]
+fn the_dead_letter_queue_is_listed_by_its_ends() {
+    let bench = Bench::seeded();
+    let waiting = bench.run(&["jobs", "list", "--state", "scheduled", "-o", "id"]);
+    // The newest first, so the oldest is the last to end.
+    for id in waiting.stdout.lines() {
+        assert_eq!(bench.run(&["jobs", "dead-letter", id, "--yes"]).code, 0);
+    }
+    let list = |arguments: &[&str]| bench.run(&[&["dlq", "list", "-o", "json"], arguments].concat()).json();
+    let all = list(&["--limit", "0"])["items"].as_array().expect("a list").clone();
+    let ends: Vec<_> = all.iter().map(|job| job["completed_at"].as_str().expect("a time").to_owned()).collect();
+    assert!(ends.len() > 4 && ends.is_sorted_by(|one, next| one >= next), "{ends:?}");
+    for state in ["failed", "dead_letter"] {
+        assert!(all.iter().any(|job| job["state"] == state), "{state}: {all:?}");
+    }
+    let (mut found, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let mut arguments = vec!["--limit", "2", "--state", "dead", "--state", "failed"];
+        arguments.extend(cursor.iter().flat_map(|cursor| ["--cursor", cursor]));
+        let page = list(&arguments);
+        found.extend(page["items"].as_array().expect("a list").clone());
+        cursor = page["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, all, "page by page, each job once");
+    assert_eq!(bench.run(&["dlq", "list", "--cursor", "7"]).code, 2);
+}
+
 #[test]
 fn what_export_writes_enqueue_takes() {
     let bench = Bench::seeded();
