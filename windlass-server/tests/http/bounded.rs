@@ -289,6 +289,33 @@ async fn what_a_stored_job_must_have_is_there() {
     }
 }
 
+/// A program that embeds the library and one that asks the server show the same job.
+#[tokio::test]
+async fn a_record_as_json_is_what_the_api_answers() {
+    let server = Server::new();
+    let job = json!({
+        "type": "t", "payload": { "n": 1 }, "delay": "1m", "tags": { "a": "b" }, "correlation_id": "c", "priority": "high",
+        "idempotency_key": "k", "callback_url": "https://example.com/", "lifetime": "2d",
+    });
+    let waiting = server.submit(job).await;
+    let failed = server.submit(json!({ "type": "t", "max_attempts": 1 })).await;
+    let claimed = server.claim(1).await;
+    let failure = json!({ "category": "permanent", "code": "gone", "message": "it is not there" });
+    let settled =
+        json!({ "id": failed, "token": claimed[0]["lease"]["token"], "outcome": "failed", "failure": failure });
+    server.post("/v1/leases/settle", json!({ "settlements": [settled] })).await.ok();
+    let running = server.submit(json!({ "type": "t" })).await;
+    server.claim(1).await;
+    for id in [waiting, failed, running] {
+        let record = server.client.job(id.parse().expect("an id")).await.expect("the job");
+        let here = serde_json::to_value(&record).expect("JSON");
+        let there = server.get(&format!("/v1/jobs/{id}")).await.ok();
+        for (member, value) in here.as_object().expect("members") {
+            assert_eq!(Some(value), there.get(member), "{member}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_count_says_how_many_rows_it_looked_at() {
     let server = Server::new();
