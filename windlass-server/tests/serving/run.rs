@@ -237,9 +237,17 @@ fn x2_no_secret_and_no_payload_is_ever_logged() {
     assert!(said.lines().count() > 5, "it said something: {said}");
     let lease = lease.as_str().expect("a token").to_owned();
     let key = secret.trim_start_matches("whsec_").to_owned();
-    for hidden in
-        [token.as_str(), &secret, &key, &lease, "wrong-guess", "4111", "url-secret", "query-secret", "result-secret"]
-    {
+    for hidden in [
+        token.as_str(),
+        &secret,
+        &key,
+        &lease,
+        "wrong-guess",
+        "4111-1111",
+        "url-secret",
+        "query-secret",
+        "result-secret",
+    ] {
         assert!(!said.contains(hidden), "{hidden} was said: {said}");
     }
     for line in server.err().lines() {
