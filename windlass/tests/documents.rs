@@ -160,8 +160,11 @@ fn held_by<'a>(links: &'a str, tests: &[String], root: &Path) -> (Vec<&'a str>, 
     (rules, held)
 }
 
-/// The names of all functions in the library's sources and tests, and in the server's tests, sorted.
+/// The names of all functions in the library's sources and tests, and in the server's tests, sorted. The low weaknesses of the
+/// threat model are numbered as the rules of leases are: their tests hold no rule.
 fn tests_below(root: &Path) -> Vec<String> {
+    let threats = std::fs::read_to_string(root.join("docs/threat-model.md")).expect("the threat model");
+    let of_a_weakness = |name: &str| name.starts_with('l') && threats.contains(&format!("`{name}`"));
     let mut folders: Vec<_> =
         ["windlass/src", "windlass/tests", "windlass-server/tests"].map(|name| root.join(name)).into();
     let mut names = std::collections::BTreeSet::new();
@@ -173,7 +176,8 @@ fn tests_below(root: &Path) -> Vec<String> {
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(path).expect("a source");
                 let found = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
-                names.extend(found.filter(|name| name.len() > 8 && name.contains('_')).map(str::to_owned));
+                let named = found.filter(|name| name.len() > 8 && name.contains('_') && !of_a_weakness(name));
+                names.extend(named.map(str::to_owned));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The way in: one job, a batch, a workflow.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -14,6 +16,7 @@ use super::ApiState;
 use super::error::Refusal;
 use super::extract::Body;
 use super::roles::{Role, needs};
+use crate::sparing::Sparing;
 use crate::traces;
 use crate::wire::{Batch, Inserted, InsertedBatch, NewJob, NewWorkflow, TraceContext};
 
@@ -32,13 +35,14 @@ async fn warnings(state: &ApiState, has_callbacks: bool) -> Vec<String> {
     if !has_callbacks {
         return Vec::new();
     }
+    static SAID: Sparing = Sparing::new(Duration::from_secs(60));
     // The jobs are stored: if this cannot be found out, there is nothing to say.
     let Ok(workers) = state.client().workers().await else { return Vec::new() };
     let mut served = workers.iter().flat_map(|worker| &worker.queues);
     if served.any(|served| served.queue.as_str() == Webhook::QUEUE) {
         return Vec::new();
     }
-    tracing::warn!("a job with a callback was enqueued, and {UNDELIVERED}");
+    SAID.say(|left_out| tracing::warn!(left_out, "a job with a callback was enqueued, and {UNDELIVERED}"));
     vec![UNDELIVERED.to_owned()]
 }
 

@@ -169,10 +169,8 @@ async fn graph(
         let page =
             bounded::page(&state, ListQuery { filter: filter.clone(), limit: PAGE_MAX, after, ..ListQuery::default() })
                 .await?;
-        let drawn = page.items.iter().take_while(|job| draw(&mut graph, job)).count();
         after = page.next;
-        let full = drawn < page.items.len() || (after.is_some() && graph.edges.len() >= EDGES_MAX);
-        graph.truncated = full || (after.is_some() && graph.nodes.len() >= BATCH_MAX);
+        draw_page(&mut graph, &page.items, after.is_some());
         if after.is_none() || graph.truncated {
             graph.nodes.reverse();
             if graph.nodes.len() as u64 > fold {
@@ -181,6 +179,13 @@ async fn graph(
             return Ok(Json(graph));
         }
     }
+}
+
+/// Draws the jobs of a page as far as there is room, and notes whether some are left out.
+fn draw_page(graph: &mut Graph, jobs: &[JobRecord], more: bool) {
+    let drawn = jobs.iter().take_while(|job| draw(graph, job)).count();
+    let full = graph.edges.len() >= EDGES_MAX || graph.nodes.len() >= BATCH_MAX;
+    graph.truncated = drawn < jobs.len() || (more && full);
 }
 
 /// Draws a job, unless its edges are too many; whether it did.
@@ -289,8 +294,10 @@ async fn act(
 
 #[cfg(test)]
 mod tests {
-    use windlass::job::DependencyKind;
-    use windlass::{JobId, Timestamp};
+    use std::sync::Arc;
+
+    use windlass::job::{DependencyKind, Limits};
+    use windlass::{JobId, NewJob, Payload, Policies, Timestamp};
 
     use super::*;
 
@@ -308,6 +315,29 @@ mod tests {
             ended_at: None,
             folded: Vec::new(),
         }
+    }
+
+    /// A job that waits for a thousand others, as many as one may.
+    fn gathering() -> JobRecord {
+        let first: Vec<_> = (0..1000).map(|_| windlass::store::new_job_id()).collect();
+        let job = NewJob::new("gather", Payload::json(&()).expect("JSON")).after(first);
+        let spec = job.check(&Limits::default(), &Policies::default()).expect("valid");
+        JobRecord::submitted(windlass::store::new_job_id(), Arc::new(spec), Timestamp::EPOCH)
+    }
+
+    #[test]
+    fn h3_a_graph_with_too_many_edges_is_cut_and_says_so() {
+        let mut graph = Graph { nodes: Vec::new(), edges: Vec::new(), truncated: false };
+        let jobs = vec![gathering(); 60];
+        draw_page(&mut graph, &jobs, true);
+        assert_eq!((graph.nodes.len(), graph.edges.len(), graph.truncated), (60, 60_000, false));
+        draw_page(&mut graph, &jobs, false);
+        assert_eq!((graph.nodes.len(), graph.edges.len(), graph.truncated), (100, 100_000, true));
+        let mut whole = Graph { nodes: Vec::new(), edges: Vec::new(), truncated: false };
+        draw_page(&mut whole, &vec![gathering(); 100], false);
+        assert!(!whole.truncated, "as many as there may be, and none is left out");
+        draw_page(&mut whole, &[], true);
+        assert!(whole.truncated, "more are to come, and there is no room");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use windlass::{Error, State};
 
 use super::bulk::{self, Chosen, HowArgs, TargetArgs};
 use super::connect::{Reach, Session};
+use super::ended;
 use super::enqueue::Stored;
 use super::exit::{End, Exit};
 use super::filter::FilterArgs;
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List dead jobs with their failures, the newest jobs first
+    /// List dead jobs with their failures, the last that ended first
     #[command(after_help = "\
 Examples:
   windlass dlq list --type email.send
@@ -92,7 +93,7 @@ pub(crate) async fn run(reach: &Reach, arguments: Arguments) -> anyhow::Result<(
 async fn list(session: &Session, filter: &FilterArgs, page: &PageArgs) -> anyhow::Result<()> {
     let filter = filter.among(&DEAD, "find in the dead-letter queue", session.out.now)?;
     let next = async |limit, after| {
-        let found = session.client.list(filter.clone(), limit, after).await?;
+        let found = ended::page(&session.client, &filter, limit, after).await?;
         Ok(Page::new(found.items.into_iter().map(Dead).collect(), found.next))
     };
     session.out.pages(page, "the dead-letter queue is empty, or nothing in it matches", next).await

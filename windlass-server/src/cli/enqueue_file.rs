@@ -138,7 +138,8 @@ fn read_batch(
             continue;
         }
         if exported::is_one(&line) {
-            let job = exported::read(&line).with_context(|| format!("line {} is no exported job", lines.number))?;
+            let job = exported::read(&line, session.out.now)
+                .with_context(|| format!("line {} is no exported job", lines.number))?;
             match job.job.job_type.starts_with(SYSTEM_PREFIX) {
                 true => done.system += 1,
                 false if job.state.is_terminal() && !with_ended => done.left_out += 1,

@@ -139,6 +139,9 @@ fn advice_of(error: &Error) -> Option<&'static str> {
         Error::StoreUnavailable { problem, .. } if problem.contains("answered 429") => {
             Some("the server is busy: try again in a moment, with fewer calls at once")
         }
+        error if windlass::store::moving::closed(error).is_some_and(|closed| closed.destination().is_some()) => {
+            Some("name that store with --store or WINDLASS_STORE; its password is not kept here")
+        }
         Error::StoreUnavailable { .. } => {
             Some("see that the server or database runs and that its address is right; `windlass doctor` looks closer")
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use windlass::job::Timeouts;
 use windlass::{JobId, State, Timestamp};
 
 use super::exit::End;
@@ -17,6 +18,7 @@ struct Mark {
     #[serde(default)]
     payload_hidden: bool,
     run_at: Option<Timestamp>,
+    deadline: Option<Timestamp>,
 }
 
 /// Whether a line was written by `jobs export`.
@@ -62,11 +64,10 @@ const KEPT: [&str; 24] = [
 ];
 
 /// Reads a line. Its own id becomes the `ref` by which other jobs of the file may wait for it.
-pub(crate) fn read(line: &str) -> Result<Exported, End> {
+pub(crate) fn read(line: &str, now: Timestamp) -> Result<Exported, End> {
     let refused = |error: serde_json::Error| End::usage(error.to_string());
-    let Mark { id: Some(id), state: Some(state), payload_hidden, run_at } =
-        serde_json::from_str(line).map_err(refused)?
-    else {
+    let mark: Mark = serde_json::from_str(line).map_err(refused)?;
+    let Mark { id: Some(id), state: Some(state), payload_hidden, run_at, deadline } = mark else {
         return Err(End::usage("it has no id and state"));
     };
     if payload_hidden {
@@ -81,7 +82,20 @@ pub(crate) fn read(line: &str) -> Result<Exported, End> {
     job.reference = Some(id.to_string());
     job.cloned_from = Some(id);
     job.run_at = run_at.filter(|_| matches!(state, State::Delayed | State::Retrying));
+    if let (Some(run_at), Some(deadline)) = (job.run_at, deadline) {
+        job.lifetime = job.lifetime.and_then(|lifetime| still(lifetime, run_at, deadline, now));
+    }
     Ok(Exported { id, state, job })
+}
+
+/// The lifetime of a job that is enqueued again. One that nobody named counts from the first run, and so it does here; written
+/// out, it would count from now on, and might end before that run.
+fn still(lifetime: wire::Limit, run_at: Timestamp, deadline: Timestamp, now: Timestamp) -> Option<wire::Limit> {
+    match lifetime.0 {
+        Some(time) if deadline < run_at.plus(time) => Some(lifetime),
+        standard if standard == Timeouts::default().lifetime => None,
+        other => Some(wire::Limit(other.map(|time| time + run_at.since(now)))),
+    }
 }
 
 /// Turns dependencies on old ids into ones that hold here: jobs of the same batch by their `ref`, jobs of earlier batches by

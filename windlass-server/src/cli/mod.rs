@@ -12,6 +12,7 @@ mod demo_fill;
 mod detail;
 mod dlq;
 mod doctor;
+mod ended;
 mod enqueue;
 mod enqueue_file;
 mod errors;

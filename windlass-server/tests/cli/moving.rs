@@ -32,6 +32,7 @@ fn a_store_is_moved_and_refuses_from_then_on() {
     let refused = bench.run(&["enqueue", "t"]);
     assert_eq!(refused.code, 6, "{refused:?}");
     assert!(refused.stderr.contains("this store was moved to sqlite:/"), "{refused:?}");
+    assert!(refused.stderr.contains("→ name that store with --store"), "{refused:?}");
     let again = between(&[]);
     assert!(again.code == 4 && again.stderr.contains("was moved to"), "{again:?}");
     let undone = between(&["--undo"]);

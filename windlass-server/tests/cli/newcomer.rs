@@ -92,6 +92,37 @@ fn dead_jobs_are_cloned_under_new_keys() {
     assert_eq!(alive.code, 4, "{alive:?}");
 }
 
+/// FAILED and DEAD_LETTER are one list, whatever the pages, and a job's age does not matter.
+#[test]
+fn the_dead_letter_queue_is_listed_by_its_ends() {
+    let bench = Bench::seeded();
+    let waiting = bench.run(&["jobs", "list", "--state", "scheduled", "-o", "id"]);
+    // The newest first, so the oldest is the last to end.
+    for id in waiting.stdout.lines() {
+        assert_eq!(bench.run(&["jobs", "dead-letter", id, "--yes"]).code, 0);
+    }
+    let list = |arguments: &[&str]| bench.run(&[&["dlq", "list", "-o", "json"], arguments].concat()).json();
+    let all = list(&["--limit", "0"])["items"].as_array().expect("a list").clone();
+    let ends: Vec<_> = all.iter().map(|job| job["completed_at"].as_str().expect("a time").to_owned()).collect();
+    assert!(ends.len() > 4 && ends.is_sorted_by(|one, next| one >= next), "{ends:?}");
+    for state in ["failed", "dead_letter"] {
+        assert!(all.iter().any(|job| job["state"] == state), "{state}: {all:?}");
+    }
+    let (mut found, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let mut arguments = vec!["--limit", "2", "--state", "dead", "--state", "failed"];
+        arguments.extend(cursor.iter().flat_map(|cursor| ["--cursor", cursor]));
+        let page = list(&arguments);
+        found.extend(page["items"].as_array().expect("a list").clone());
+        cursor = page["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, all, "page by page, each job once");
+    assert_eq!(bench.run(&["dlq", "list", "--cursor", "7"]).code, 2);
+}
+
 #[test]
 fn what_export_writes_enqueue_takes() {
     let bench = Bench::seeded();
@@ -125,6 +156,22 @@ fn what_export_writes_enqueue_takes() {
     }
     let with_ended = into(&["--ended"]);
     assert_eq!(with_ended.code, 0, "{with_ended:?}");
+}
+
+/// A lifetime that nobody named counts from the first run, in an export as well.
+#[test]
+fn an_export_with_jobs_of_next_month_is_taken() {
+    let bench = Bench::empty();
+    assert_eq!(bench.run(&["enqueue", "t", "--delay", "30d"]).code, 0);
+    assert_eq!(bench.run(&["enqueue", "t", "--delay", "3d", "--lifetime", "5d"]).code, 0);
+    assert_eq!(bench.run(&["jobs", "export", "--to", "later.jsonl"]).code, 0);
+    let taken = bench.run(&["enqueue", "--file", "later.jsonl", "--store", "sqlite:other.db"]);
+    assert_eq!(taken.code, 0, "{taken:?}");
+    let list = bench.run(&["jobs", "list", "-o", "json", "--store", "sqlite:other.db"]).json();
+    let of = |number: usize, field: &str| list["items"][number][field].as_str().expect("text").to_owned();
+    assert_eq!((of(0, "lifetime"), of(1, "lifetime")), ("5d".to_owned(), "7d".to_owned()));
+    let before = bench.run(&["jobs", "list", "-o", "json"]).json();
+    assert_eq!(of(1, "deadline"), before["items"][1]["deadline"].as_str().expect("text"), "it ends when it would have");
 }
 
 #[test]
@@ -187,6 +234,7 @@ fn a_restored_store_is_for_its_owner_alone_and_goes_through_no_link() {
     set("new.db", 0o640);
     assert_eq!(bench.run(&["store", "restore", "copy.db", "--store", "sqlite:new.db"]).code, 0);
     assert_eq!(mode("new.db"), 0o640, "it keeps the rights of the store whose place it takes");
+    assert!(!bench.path("copy.db-shm").exists() && !bench.path("copy.db-wal").exists(), "the backup is only read");
 }
 
 #[test]

@@ -289,6 +289,33 @@ async fn what_a_stored_job_must_have_is_there() {
     }
 }
 
+/// A program that embeds the library and one that asks the server show the same job.
+#[tokio::test]
+async fn a_record_as_json_is_what_the_api_answers() {
+    let server = Server::new();
+    let job = json!({
+        "type": "t", "payload": { "n": 1 }, "delay": "1m", "tags": { "a": "b" }, "correlation_id": "c", "priority": "high",
+        "idempotency_key": "k", "callback_url": "https://example.com/", "lifetime": "2d",
+    });
+    let waiting = server.submit(job).await;
+    let failed = server.submit(json!({ "type": "t", "max_attempts": 1 })).await;
+    let claimed = server.claim(1).await;
+    let failure = json!({ "category": "permanent", "code": "gone", "message": "it is not there" });
+    let settled =
+        json!({ "id": failed, "token": claimed[0]["lease"]["token"], "outcome": "failed", "failure": failure });
+    server.post("/v1/leases/settle", json!({ "settlements": [settled] })).await.ok();
+    let running = server.submit(json!({ "type": "t" })).await;
+    server.claim(1).await;
+    for id in [waiting, failed, running] {
+        let record = server.client.job(id.parse().expect("an id")).await.expect("the job");
+        let here = serde_json::to_value(&record).expect("JSON");
+        let there = server.get(&format!("/v1/jobs/{id}")).await.ok();
+        for (member, value) in here.as_object().expect("members") {
+            assert_eq!(Some(value), there.get(member), "{member}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_count_says_how_many_rows_it_looked_at() {
     let server = Server::new();
@@ -299,4 +326,29 @@ async fn a_count_says_how_many_rows_it_looked_at() {
     assert_eq!(count("tag.n=1&looked=10").await, json!({ "count": 5, "capped": true, "looked": 10 }));
     assert_eq!(count("tag.n=1&cap=3").await, json!({ "count": 3, "capped": true, "looked": 6 }));
     assert_eq!(count("state=scheduled").await, json!({ "count": 50, "capped": false, "looked": 0 }));
+}
+
+/// H3: of the jobs that an operation could not change, a thousand are told, ten in the list, and ten once it is old.
+#[tokio::test]
+async fn h3_refused_jobs_of_operations_are_told_up_to_a_bound() {
+    let server = Server::new();
+    let jobs = vec![json!({ "type": "t" }); 1100];
+    let batch = server.post("/v1/jobs/batch", json!({ "jobs": jobs })).await.ok();
+    let ids: Vec<_> = batch["jobs"].as_array().expect("jobs").iter().map(|job| job["id"].clone()).collect();
+    let refused = |status: &Value| status["refused"].as_array().map(Vec::len);
+
+    // Jobs that wait cannot be requeued.
+    let act = json!({ "ids": ids, "action": "requeue" });
+    let status = server.post("/v1/operations?wait=30s", act).await.ok();
+    assert_eq!(refused(&status), Some(1000));
+    let listed = server.get("/v1/operations").await.ok();
+    assert_eq!(refused(&listed["items"][0]), Some(10));
+
+    let path = format!("/v1/operations/{}", status["id"].as_str().expect("an id"));
+    for _ in 0..49 {
+        server.post("/v1/operations?wait=30s", json!({ "ids": [ids[0]], "action": "requeue" })).await.ok();
+    }
+    assert_eq!(refused(&server.get(&path).await.ok()), Some(1000), "it is among the newest fifty");
+    server.post("/v1/operations?wait=30s", json!({ "ids": [ids[0]], "action": "requeue" })).await.ok();
+    assert_eq!(refused(&server.get(&path).await.ok()), Some(10));
 }

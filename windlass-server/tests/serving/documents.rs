@@ -41,6 +41,9 @@ PrometheusBuilder::new()
 
 A program without a server tells how many jobs its queues hold with `client.record_queues().await?`, called before each scrape.
 
+`windlass_jobs_enqueued_total` does not count enqueues in a transaction of your own, because the commit decides; a program that enqueues in
+no other way finds its jobs in the claims, the attempts and the depth of its queues.
+
 This page is printed from the tables `windlass::observe::METRICS` and `windlass_server::serve::metrics::METRICS`.
 ";
 

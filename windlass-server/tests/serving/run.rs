@@ -195,6 +195,28 @@ fn x2_the_password_of_a_store_is_not_shown() {
     assert!(said.contains(&format!("{name}@")) && !said.contains("hunter2"), "{said}");
 }
 
+/// M13: the claim that sets a damaged job aside says so, without a piece of what is damaged.
+#[test]
+fn m13_a_damaged_job_is_told_in_the_log() {
+    let place = Place::new();
+    let (mut server, base) = run(&place, &["--store", "sqlite:jobs.db", "--log", "json"]);
+    for _ in 0..2 {
+        assert_eq!(http(&base, "POST /v1/jobs", "", "{\"type\":\"t\",\"max_attempts\":7}").0, 201);
+    }
+    let conn = rusqlite::Connection::open(place.path("jobs.db")).expect("the store");
+    let damaged = conn.execute("update windlass_job set options = '{\"secret-word' where seq = 1", []);
+    assert_eq!(damaged.expect("written"), 1);
+    drop(conn);
+    let claim = "{\"queues\":[\"default\"],\"max\":9,\"worker\":\"w\"}";
+    let claimed: Value = serde_json::from_str(&http(&base, "POST /v1/claims", "", claim).1).expect("JSON");
+    assert_eq!(claimed["jobs"].as_array().map(Vec::len), Some(1), "{claimed}");
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let said = server.err();
+    assert_eq!(said.matches("a damaged job was set aside").count(), 1, "{said}");
+    assert!(!said.contains("secret-word"), "{said}");
+}
+
 /// X2: whatever was used in this test that is secret or a payload, nothing of it is in what the server says.
 #[test]
 fn x2_no_secret_and_no_payload_is_ever_logged() {
@@ -237,9 +259,17 @@ fn x2_no_secret_and_no_payload_is_ever_logged() {
     assert!(said.lines().count() > 5, "it said something: {said}");
     let lease = lease.as_str().expect("a token").to_owned();
     let key = secret.trim_start_matches("whsec_").to_owned();
-    for hidden in
-        [token.as_str(), &secret, &key, &lease, "wrong-guess", "4111", "url-secret", "query-secret", "result-secret"]
-    {
+    for hidden in [
+        token.as_str(),
+        &secret,
+        &key,
+        &lease,
+        "wrong-guess",
+        "4111-1111",
+        "url-secret",
+        "query-secret",
+        "result-secret",
+    ] {
         assert!(!said.contains(hidden), "{hidden} was said: {said}");
     }
     for line in server.err().lines() {

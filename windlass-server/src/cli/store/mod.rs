@@ -210,7 +210,11 @@ async fn check(reach: &Reach, output: &OutputArgs) -> anyhow::Result<()> {
         say("no inconsistencies found");
         return Ok(());
     }
-    Err(End::new(Exit::Failed, format!("{} inconsistencies were found", findings.len()))
+    let found = match findings.len() {
+        1 => "1 inconsistency was found".to_owned(),
+        many => format!("{many} inconsistencies were found"),
+    };
+    Err(End::new(Exit::Failed, found)
         .advise("keep a copy of the store before anything else, and report it with these lines")
         .into())
 }

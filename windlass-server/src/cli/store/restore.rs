@@ -2,7 +2,9 @@
 //!
 //! Copying a file over a live one is a trap: the log beside it holds later commits, which SQLite would replay over the copy.
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -76,7 +78,9 @@ fn check_backup(from: &Path) -> anyhow::Result<()> {
         return Err(refused("a log lies beside it, so it was copied by other means or is in use".to_owned()).into());
     }
     let look = || -> rusqlite::Result<(i64, String)> {
-        let conn = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        // Nobody writes to a backup: without that word SQLite makes a log beside a file that it only reads.
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let conn = Connection::open_with_flags(unchanging(from), flags)?;
         let tables = "select count(*) from sqlite_master where type = 'table' and name = 'windlass_store'";
         let found = conn.query_row(tables, [], |row| row.get(0))?;
         Ok((found, conn.query_row("pragma quick_check(1)", [], |row| row.get(0))?))
@@ -87,6 +91,18 @@ fn check_backup(from: &Path) -> anyhow::Result<()> {
         Ok((_, damage)) => Err(refused(damage).into()),
         Err(error) => Err(refused(error.to_string()).into()),
     }
+}
+
+/// The name by which SQLite reads a file that nobody changes.
+fn unchanging(path: &Path) -> PathBuf {
+    let mut name = OsString::from("file:");
+    let escaped = path.as_os_str().as_bytes().iter().flat_map(|byte| match byte {
+        b'%' | b'?' | b'#' => format!("%{byte:02X}").into_bytes(),
+        other => vec![*other],
+    });
+    name.push(OsString::from_vec(escaped.collect()));
+    name.push("?immutable=1");
+    PathBuf::from(name)
 }
 
 /// Takes the old file for ourselves alone, its log written back; refused while another program has it open.

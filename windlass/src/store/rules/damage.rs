@@ -12,5 +12,15 @@ pub fn split_damaged(claimed: Vec<Claimed>) -> (Vec<Settlement>, Vec<Claimed>) {
         return (Vec::new(), claimed);
     }
     let (damaged, sound): (Vec<_>, Vec<_>) = claimed.into_iter().partition(|claimed| claimed.job.spec.damage.is_some());
+    for claimed in &damaged {
+        let (job, spec) = (&claimed.job, &claimed.job.spec);
+        // What is damaged may hold what nobody should read in a log.
+        tracing::error!(
+            job.id = %job.id,
+            job.type = %spec.job_type,
+            queue = %spec.queue,
+            "a damaged job was set aside; `windlass store check` says what cannot be read"
+        );
+    }
     (damaged.into_iter().map(|claimed| claimed.lease.set_aside()).collect(), sound)
 }
