@@ -297,17 +297,47 @@ impl JobMetrics {
     }
 }
 
-/// Counts a job that somebody else's worker claimed through this process, such as over HTTP.
-pub fn claimed_for_others(queue: &QueueName, job_type: &JobType, waited: Duration) {
-    JobMetrics::new(queue, job_type).claimed(waited);
+/// Counts what somebody else's workers do through this process, such as over HTTP: made for one call of theirs, it looks up
+/// the metrics of each queue and type once, however many jobs the call has.
+#[derive(Default)]
+pub struct ForOthers {
+    lanes: Vec<(QueueName, JobType, JobMetrics)>,
 }
 
-/// Counts an attempt that somebody else's worker ended through this process; `ran` where it is known how long it took.
-pub fn ended_for_others(queue: &QueueName, job_type: &JobType, outcome: Outcome, ran: Option<Duration>) {
-    let metrics = JobMetrics::new(queue, job_type);
-    metrics.ended(outcome);
-    if let Some(time) = ran {
-        metrics.ran(time);
+impl ForOthers {
+    /// Nothing counted yet.
+    pub fn new() -> Self {
+        ForOthers::default()
+    }
+
+    /// Counts a claimed job, which had waited for this long.
+    pub fn claimed(&mut self, queue: &QueueName, job_type: &JobType, waited: Duration) {
+        self.lane(queue, job_type).claimed(waited);
+    }
+
+    /// Counts an attempt that ended; `ran` where it is known how long it took.
+    pub fn ended(&mut self, queue: &QueueName, job_type: &JobType, outcome: Outcome, ran: Option<Duration>) {
+        let metrics = self.lane(queue, job_type);
+        metrics.ended(outcome);
+        if let Some(time) = ran {
+            metrics.ran(time);
+        }
+    }
+
+    fn lane(&mut self, queue: &QueueName, job_type: &JobType) -> &JobMetrics {
+        // A call is about jobs of few lanes, those of one lane often in a row.
+        let known = self.lanes.iter().rposition(|(of, kind, _)| of == queue && kind == job_type);
+        let at = known.unwrap_or_else(|| {
+            self.lanes.push((queue.clone(), job_type.clone(), JobMetrics::new(queue, job_type)));
+            self.lanes.len() - 1
+        });
+        &self.lanes[at].2
+    }
+}
+
+impl std::fmt::Debug for ForOthers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForOthers").field("lanes", &self.lanes.len()).finish()
     }
 }
 

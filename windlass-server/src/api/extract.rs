@@ -114,7 +114,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Refusal::new(Kind::INVALID_BODY, "the body must be an object"));
     }
-    serde_json::from_slice(bytes).map_err(|error| {
+    wire::read(bytes).map_err(|error| {
         let refusal = Refusal::new(Kind::INVALID_BODY, error.to_string());
         match field_of::<T>(bytes) {
             Some(field) => refusal.field(&field),

@@ -47,7 +47,7 @@ fn print() -> String {
     document["openapi"] = json!("3.1.0");
     document["security"] = json!([{}, { SCHEME: [] }]);
     let components = &mut document["components"];
-    merge_submitted(components["schemas"].as_object_mut().expect("there are shapes"));
+    require_submitted(components["schemas"].as_object_mut().expect("there are shapes"));
     components["securitySchemes"] = json!({ SCHEME: { "type": "http", "scheme": "bearer" } });
     components["responses"] = json!({ "Problem": {
         "description": "What went wrong, and with what.",
@@ -68,20 +68,11 @@ fn print() -> String {
 const ALWAYS_SUBMITTED: [&str; 7] =
     ["queue", "priority", "max_attempts", "retry", "execution_timeout", "visibility_timeout", "lifetime"];
 
-/// Writes a stored job as the one object that it is in JSON: that its members come from two structs is our affair.
-fn merge_submitted(schemas: &mut Map<String, Value>) {
-    let submitted = schemas.remove("Submitted").expect("a job holds what was submitted");
-    let job = schemas["Job"].as_object_mut().expect("a shape is an object");
-    let parts = job.remove("allOf").expect("a job is put together from parts");
-    let mut members = Map::new();
-    let mut required: Vec<Value> = ALWAYS_SUBMITTED.iter().map(|name| json!(name)).collect();
-    for part in parts.as_array().into_iter().flatten().chain([&submitted]) {
-        members.extend(part["properties"].as_object().cloned().unwrap_or_default());
-        required.extend(part["required"].as_array().cloned().unwrap_or_default());
-    }
-    job.insert("type".to_owned(), json!("object"));
-    job.insert("properties".to_owned(), Value::Object(members));
-    job.insert("required".to_owned(), Value::Array(required));
+/// Says of a stored job which of the members that a new one may leave out are always there.
+fn require_submitted(schemas: &mut Map<String, Value>) {
+    let own = schemas["Job"]["required"].as_array().cloned().unwrap_or_default();
+    let submitted = ALWAYS_SUBMITTED.iter().map(|name| json!(name));
+    schemas["Job"]["required"] = submitted.chain(own).collect();
 }
 
 /// Adds what holds for all operations: an id that no other has, and the problems that it may answer with.

@@ -101,7 +101,7 @@ impl Call<'_> {
         if cut {
             return Err(Error::store(attempted, "the answer is larger than any that a server gives"));
         }
-        serde_json::from_slice(&bytes).map_err(|error| Error::store(attempted, error))
+        crate::wire::read(&bytes).map_err(|error| Error::store(attempted, error))
     }
 
     /// Sends it; the answer has no body.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use windlass::job::{LeaseKey, Settlement, WorkerId};
-use windlass::observe;
+use windlass::job::{LeaseKey, Outcome, Settlement, WorkerId};
+use windlass::observe::{self, ForOthers};
 use windlass::store::{
     ClaimRequest, Claimed, Claims, Extended, Layer, ServedQueue, Settled, Store, WorkerRecord, WorkerReport,
 };
@@ -116,11 +116,11 @@ impl Presence {
     }
 
     fn note_claimed(&self, request: &ClaimRequest, claimed: &[Claimed]) {
-        let now = Instant::now();
+        let (now, mut counted) = (Instant::now(), ForOthers::new());
         let mut people = self.people();
         for Claimed { job, expires_in, .. } in claimed {
             let waited = job.started_at.zip(job.scheduled_at).map(|(started, since)| started.since(since));
-            observe::claimed_for_others(&job.spec.queue, &job.spec.job_type, waited.unwrap_or_default());
+            counted.claimed(&job.spec.queue, &job.spec.job_type, waited.unwrap_or_default());
             let (queue, job_type) = (job.spec.queue.clone(), job.spec.job_type.clone());
             people.take(&request.worker, job.id, Held { queue, job_type, since: now, until: now + *expires_in });
         }
@@ -158,26 +158,8 @@ impl Presence {
     }
 
     async fn note_settled(&self, settlements: &[Settlement], answers: &[Settled]) {
-        let mut strange = Vec::new();
-        for (settlement, answer) in settlements.iter().zip(answers) {
-            let job = settlement.key().job;
-            match answer {
-                Settled::Applied(_) => match self.people().let_go(job) {
-                    Some(held) => {
-                        let ran = Some(held.since.elapsed());
-                        observe::ended_for_others(&held.queue, &held.job_type, settlement.outcome(), ran);
-                    }
-                    // It was claimed through another server, or before a restart.
-                    None => strange.push((job, settlement.outcome())),
-                },
-                Settled::Stale(stale) => {
-                    observe::stale_for_others(*stale);
-                    self.people().let_go(job);
-                }
-                Settled::AlreadyApplied => drop(self.people().let_go(job)),
-                Settled::Refused(_) => {}
-            }
-        }
+        let (now, mut counted) = (Instant::now(), ForOthers::new());
+        let strange = self.let_go_of(settlements, answers, now, &mut counted);
         if strange.is_empty() {
             return;
         }
@@ -185,9 +167,40 @@ impl Presence {
         let found = self.inner.find(&ids).await.unwrap_or_default();
         for ((_, outcome), job) in strange.into_iter().zip(found) {
             if let Some(job) = job {
-                observe::ended_for_others(&job.spec.queue, &job.spec.job_type, outcome, None);
+                counted.ended(&job.spec.queue, &job.spec.job_type, outcome, None);
             }
         }
+    }
+
+    /// Forgets who held the jobs that are settled; gives those of which that was not known.
+    fn let_go_of(
+        &self,
+        settlements: &[Settlement],
+        answers: &[Settled],
+        now: Instant,
+        counted: &mut ForOthers,
+    ) -> Vec<(JobId, Outcome)> {
+        let (mut people, mut strange) = (self.people(), Vec::new());
+        for (settlement, answer) in settlements.iter().zip(answers) {
+            let job = settlement.key().job;
+            match answer {
+                Settled::Applied(_) => match people.let_go(job) {
+                    Some(held) => {
+                        let ran = Some(now.saturating_duration_since(held.since));
+                        counted.ended(&held.queue, &held.job_type, settlement.outcome(), ran);
+                    }
+                    // It was claimed through another server, or before a restart.
+                    None => strange.push((job, settlement.outcome())),
+                },
+                Settled::Stale(stale) => {
+                    observe::stale_for_others(*stale);
+                    people.let_go(job);
+                }
+                Settled::AlreadyApplied => drop(people.let_go(job)),
+                Settled::Refused(_) => {}
+            }
+        }
+        strange
     }
 }
 

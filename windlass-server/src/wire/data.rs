@@ -11,6 +11,15 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use windlass::{Error, Payload, Result};
 
+/// Reads JSON. That it is UTF-8 is checked at once for all of it, which takes a fraction of checking each text in it.
+pub fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> serde_json::Result<T> {
+    match str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text),
+        // Says where.
+        Err(_) => serde_json::from_slice(bytes),
+    }
+}
+
 /// The content type of bytes that come without one.
 const OCTETS: &str = "application/octet-stream";
 const JSON: &str = "application/json";
@@ -59,6 +68,10 @@ pub(super) fn join(field: &'static str, data: Data) -> Result<Option<Payload>> {
 /// taken as they are: only the handler of this one job has to cope with them, and not the client that reads a page with it.
 pub(super) fn restore(field: &'static str, data: Data) -> Result<Option<Payload>> {
     match data {
+        // The reader of the answer has seen that it is JSON.
+        Data { json: Some(json), base64: None, content_type: None } => {
+            Ok(Some(Payload::from_stored(None, Box::<str>::from(json).into_string())))
+        }
         Data { json: None, base64: Some(text), content_type: Some(content_type) } if content_type == JSON => {
             Ok(Some(Payload::from_stored(None, decode(field, &text)?)))
         }

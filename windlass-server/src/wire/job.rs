@@ -1,155 +1,171 @@
 //! A stored job, its attempts and its log lines.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use windlass::job::{AttemptId, LeaseToken, Outcome, ReasonKind, SimpleState};
+use windlass::job::{AttemptId, LeaseToken, OnExisting, Outcome, ReasonKind, Scope, SimpleState, Until};
 use windlass::{Category, JobId, Priority, State, Timestamp, WorkflowId};
 
-use super::Span;
 use super::data;
 use super::names;
-use super::new_job::Submitted;
+use super::new_job::{Debounce, Dependency, Submitted, TraceContext};
+use super::options::with_options;
+use super::retry::Retry;
+use super::{Limit, RetentionPatch, Span};
 
 /// What stands in place of words that may repeat a payload.
 pub const HIDDEN: &str = "hidden from this token";
 
-/// A stored job: what was submitted, and what has become of it.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Job {
-    /// Its identity.
-    #[schema(value_type = String, format = "uuid")]
-    pub id: JobId,
-    /// Which handler it is for.
-    #[serde(rename = "type")]
-    pub job_type: String,
-    /// Where it stands.
-    #[schema(value_type = names::StateName)]
-    pub state: State,
-    /// The same in four words, for simple tools.
-    #[serde(default = "ready")]
-    #[schema(value_type = names::SimpleStateName)]
-    pub simple_state: SimpleState,
-    /// The most urgent of its own priority and the one it inherits.
-    #[schema(value_type = names::PriorityName)]
-    pub effective_priority: Priority,
-    /// The most urgent priority among the jobs it depends on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<names::PriorityName>)]
-    pub inherited_priority: Option<Priority>,
-    /// Its data, where that is JSON.
-    #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Value)]
-    pub payload: Option<Box<RawValue>>,
-    /// Its data, where that is no JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload_base64: Option<String>,
-    /// What `payload_base64` holds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_type: Option<String>,
-    /// That payload, result and checkpoint are left out, because the caller may not see them or did not want them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub payload_hidden: bool,
-    /// How often it was started; 0 before the first.
-    pub attempt: u32,
-    /// Closed attempts that count.
-    pub failures: u32,
-    /// Attempts lost to an expired lease.
-    pub lost: u32,
-    /// How often it was requeued.
-    pub generation: u32,
-    /// The moment that gives its place among the scheduled jobs of its priority.
-    #[schema(value_type = String, format = DateTime)]
-    pub position: Timestamp,
-    /// When it was submitted.
-    #[schema(value_type = String, format = DateTime)]
-    pub created_at: Timestamp,
-    /// When its state last changed.
-    #[schema(value_type = String, format = DateTime)]
-    pub updated_at: Timestamp,
-    /// When it last became scheduled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub scheduled_at: Option<Timestamp>,
-    /// When its current or last attempt started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub started_at: Option<Timestamp>,
-    /// When it became terminal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub completed_at: Option<Timestamp>,
-    /// Until when it waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub run_at: Option<Timestamp>,
-    /// When its lifetime ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub deadline: Option<Timestamp>,
-    /// Who holds it, while running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Lease>,
-    /// The version of its newest lease; 0 before the first.
-    pub lease_version: u64,
-    /// That its holder was asked to stop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancel: Option<CancelAsked>,
-    /// Its last failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
-    /// The fault of a job that failed for good: its group in `/v1/errors`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fingerprint: Option<String>,
-    /// What its handler returned, where that is JSON.
-    #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Value)]
-    pub result: Option<Box<RawValue>>,
-    /// What its handler returned, where that is no JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result_base64: Option<String>,
-    /// What `result_base64` holds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result_content_type: Option<String>,
-    /// How far its handler says it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub progress: Option<Progress>,
-    /// What its handler last saved, where that is JSON.
-    #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Value)]
-    pub checkpoint: Option<Box<RawValue>>,
-    /// What its handler last saved, where that is no JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoint_base64: Option<String>,
-    /// The workflow it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = "uuid")]
-    pub workflow_id: Option<WorkflowId>,
-    /// The firing it comes from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub firing: Option<Firing>,
-    /// The job that spawned it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = "uuid")]
-    pub spawned_by: Option<JobId>,
-    /// Who submitted it, where that is known: the name of the token. Nothing changes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(read_only)]
-    pub submitted_by: Option<String>,
-    /// Why it is terminal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// What was submitted.
-    #[serde(flatten)]
-    pub submitted: Submitted,
-    /// The first run that was asked for, as a moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub submitted_run_at: Option<Timestamp>,
-    /// The first run that was asked for, as a delay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub submitted_delay: Option<Span>,
+/// Declares the stored job, which has the options of a job among its members, and takes those out of it.
+macro_rules! job {
+    ($($(#[$attribute:meta])* pub $member:ident: $kind:ty,)*) => {
+        /// A stored job: what was submitted, and what has become of it.
+        #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+        pub struct Job {
+            /// Its identity.
+            #[schema(value_type = String, format = "uuid")]
+            pub id: JobId,
+            /// Which handler it is for.
+            #[serde(rename = "type")]
+            pub job_type: String,
+            /// Where it stands.
+            #[schema(value_type = names::StateName)]
+            pub state: State,
+            /// The same in four words, for simple tools.
+            #[serde(default = "ready")]
+            #[schema(value_type = names::SimpleStateName)]
+            pub simple_state: SimpleState,
+            /// The most urgent of its own priority and the one it inherits.
+            #[schema(value_type = names::PriorityName)]
+            pub effective_priority: Priority,
+            /// The most urgent priority among the jobs it depends on.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<names::PriorityName>)]
+            pub inherited_priority: Option<Priority>,
+            /// Its data, where that is JSON.
+            #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Value)]
+            pub payload: Option<Box<RawValue>>,
+            /// Its data, where that is no JSON.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub payload_base64: Option<String>,
+            /// What `payload_base64` holds.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub content_type: Option<String>,
+            /// That payload, result and checkpoint are left out, because the caller may not see them or did not want them.
+            #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+            pub payload_hidden: bool,
+            /// How often it was started; 0 before the first.
+            pub attempt: u32,
+            /// Closed attempts that count.
+            pub failures: u32,
+            /// Attempts lost to an expired lease.
+            pub lost: u32,
+            /// How often it was requeued.
+            pub generation: u32,
+            /// The moment that gives its place among the scheduled jobs of its priority.
+            #[schema(value_type = String, format = DateTime)]
+            pub position: Timestamp,
+            /// When it was submitted.
+            #[schema(value_type = String, format = DateTime)]
+            pub created_at: Timestamp,
+            /// When its state last changed.
+            #[schema(value_type = String, format = DateTime)]
+            pub updated_at: Timestamp,
+            /// When it last became scheduled.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = DateTime)]
+            pub scheduled_at: Option<Timestamp>,
+            /// When its current or last attempt started.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = DateTime)]
+            pub started_at: Option<Timestamp>,
+            /// When it became terminal.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = DateTime)]
+            pub completed_at: Option<Timestamp>,
+            /// Until when it waits.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = DateTime)]
+            pub run_at: Option<Timestamp>,
+            /// When its lifetime ends.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = DateTime)]
+            pub deadline: Option<Timestamp>,
+            /// Who holds it, while running.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub lease: Option<Lease>,
+            /// The version of its newest lease; 0 before the first.
+            pub lease_version: u64,
+            /// That its holder was asked to stop.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub cancel: Option<CancelAsked>,
+            /// Its last failure.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub failure: Option<Failure>,
+            /// The fault of a job that failed for good: its group in `/v1/errors`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub fingerprint: Option<String>,
+            /// What its handler returned, where that is JSON.
+            #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Value)]
+            pub result: Option<Box<RawValue>>,
+            /// What its handler returned, where that is no JSON.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub result_base64: Option<String>,
+            /// What `result_base64` holds.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub result_content_type: Option<String>,
+            /// How far its handler says it is.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub progress: Option<Progress>,
+            /// What its handler last saved, where that is JSON.
+            #[serde(default, deserialize_with = "data::present", skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Value)]
+            pub checkpoint: Option<Box<RawValue>>,
+            /// What its handler last saved, where that is no JSON.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub checkpoint_base64: Option<String>,
+            /// The workflow it belongs to.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = "uuid")]
+            pub workflow_id: Option<WorkflowId>,
+            /// The firing it comes from.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub firing: Option<Firing>,
+            /// The job that spawned it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = "uuid")]
+            pub spawned_by: Option<JobId>,
+            /// Who submitted it, where that is known: the name of the token. Nothing changes it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(read_only)]
+            pub submitted_by: Option<String>,
+            /// Why it is terminal.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub reason: Option<Reason>,
+            $($(#[$attribute])* pub $member: $kind,)*
+            /// The first run that was asked for, as a moment.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[schema(value_type = Option<String>, format = DateTime)]
+            pub submitted_run_at: Option<Timestamp>,
+            /// The first run that was asked for, as a delay.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub submitted_delay: Option<Span>,
+        }
+
+        impl Job {
+            /// Takes out what was submitted.
+            pub(super) fn take_submitted(&mut self) -> Submitted {
+                Submitted { $($member: std::mem::take(&mut self.$member),)* }
+            }
+        }
+    };
 }
+
+with_options!(job);
 
 /// What a server that does not say is taken to say; clients go by the job's `state`.
 fn ready() -> SimpleState {

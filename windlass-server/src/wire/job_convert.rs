@@ -12,6 +12,7 @@ use windlass::{JobRecord, Result};
 use super::data::{self, Data};
 use super::job::{Attempt, CancelAsked, Failure, Firing, HIDDEN, Job, Lease, LogLine, Progress, Reason};
 use super::new_job::{Submitted, first_run};
+use super::options::with_options;
 
 /// The fault of a dead job, where its words are not hidden: hidden ones would name another.
 fn fault(job: &JobRecord) -> Option<Fingerprint> {
@@ -39,55 +40,63 @@ impl From<&JobRecord> for Job {
     }
 }
 
-impl Job {
-    /// Leaves out what users put into the job.
-    pub fn without_payloads(job: &JobRecord) -> Self {
-        let (submitted_run_at, submitted_delay) = first_run(job.spec.options.run_at);
-        Job {
-            id: job.id,
-            job_type: job.spec.job_type.to_string(),
-            state: job.state,
-            simple_state: job.state.simple(),
-            effective_priority: job.effective_priority(),
-            inherited_priority: job.inherited_priority,
-            payload: None,
-            payload_base64: None,
-            content_type: None,
-            payload_hidden: true,
-            attempt: job.attempt,
-            failures: job.failures,
-            lost: job.lost,
-            generation: job.generation,
-            position: job.position,
-            created_at: job.created_at,
-            updated_at: job.updated_at,
-            scheduled_at: job.scheduled_at,
-            started_at: job.started_at,
-            completed_at: job.completed_at,
-            run_at: job.run_at,
-            deadline: job.deadline,
-            lease: job.lease.as_ref().map(Lease::from),
-            lease_version: job.lease_version,
-            cancel: job.cancel.as_ref().map(CancelAsked::from),
-            failure: job.failure.as_ref().map(Failure::from),
-            fingerprint: fault(job).map(|fault| fault.to_string()),
-            result: None,
-            result_base64: None,
-            result_content_type: None,
-            progress: job.progress.as_ref().map(Progress::from),
-            checkpoint: None,
-            checkpoint_base64: None,
-            workflow_id: job.workflow_id,
-            firing: job.firing.as_ref().map(Firing::from),
-            spawned_by: job.spawned_by,
-            submitted_by: job.spec.options.submitted_by.clone(),
-            reason: job.reason.as_ref().map(Reason::from),
-            submitted: Submitted::of(&job.spec),
-            submitted_run_at,
-            submitted_delay,
+/// Makes a stored job of its own members and of those that were submitted.
+macro_rules! without_payloads {
+    ($($(#[$attribute:meta])* pub $member:ident: $kind:ty,)*) => {
+        impl Job {
+            /// Leaves out what users put into the job.
+            pub fn without_payloads(job: &JobRecord) -> Self {
+                let submitted = Submitted::of(&job.spec);
+                let (submitted_run_at, submitted_delay) = first_run(job.spec.options.run_at);
+                Job {
+                    id: job.id,
+                    job_type: job.spec.job_type.to_string(),
+                    state: job.state,
+                    simple_state: job.state.simple(),
+                    effective_priority: job.effective_priority(),
+                    inherited_priority: job.inherited_priority,
+                    payload: None,
+                    payload_base64: None,
+                    content_type: None,
+                    payload_hidden: true,
+                    attempt: job.attempt,
+                    failures: job.failures,
+                    lost: job.lost,
+                    generation: job.generation,
+                    position: job.position,
+                    created_at: job.created_at,
+                    updated_at: job.updated_at,
+                    scheduled_at: job.scheduled_at,
+                    started_at: job.started_at,
+                    completed_at: job.completed_at,
+                    run_at: job.run_at,
+                    deadline: job.deadline,
+                    lease: job.lease.as_ref().map(Lease::from),
+                    lease_version: job.lease_version,
+                    cancel: job.cancel.as_ref().map(CancelAsked::from),
+                    failure: job.failure.as_ref().map(Failure::from),
+                    fingerprint: fault(job).map(|fault| fault.to_string()),
+                    result: None,
+                    result_base64: None,
+                    result_content_type: None,
+                    progress: job.progress.as_ref().map(Progress::from),
+                    checkpoint: None,
+                    checkpoint_base64: None,
+                    workflow_id: job.workflow_id,
+                    firing: job.firing.as_ref().map(Firing::from),
+                    spawned_by: job.spawned_by,
+                    submitted_by: job.spec.options.submitted_by.clone(),
+                    reason: job.reason.as_ref().map(Reason::from),
+                    $($member: submitted.$member,)*
+                    submitted_run_at,
+                    submitted_delay,
+                }
+            }
         }
-    }
+    };
 }
+
+with_options!(without_payloads);
 
 impl From<&Claimed> for Job {
     fn from(claimed: &Claimed) -> Self {
@@ -115,14 +124,15 @@ impl Job {
 impl TryFrom<Job> for JobRecord {
     type Error = windlass::Error;
 
-    fn try_from(job: Job) -> Result<Self> {
+    fn try_from(mut job: Job) -> Result<Self> {
+        let submitted = job.take_submitted();
         let payload = Data { json: job.payload, base64: job.payload_base64, content_type: job.content_type };
         let payload = data::restore("payload", payload)?.unwrap_or_default();
         let run_at = match (job.submitted_run_at, job.submitted_delay) {
             (Some(at), _) => Some(RunAt::At(at)),
             (None, delay) => delay.map(|delay| RunAt::In(delay.0)),
         };
-        let mut spec = job.submitted.stored(&job.job_type, payload, run_at)?;
+        let mut spec = submitted.stored(&job.job_type, payload, run_at)?;
         spec.options.submitted_by = job.submitted_by;
         let spec = Arc::new(spec);
         let result = Data { json: job.result, base64: job.result_base64, content_type: job.result_content_type };

@@ -78,6 +78,11 @@ pub(super) struct Measurement {
     /// Processor time of each worker process, in percent of one processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) worker_cpu_percent: Option<f64>,
+    /// From the moment at which a worker heard that a job's settlement was durable to the return of `wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) told_p50_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) told_p99_ms: Option<f64>,
 }
 
 impl Measurement {
@@ -108,6 +113,8 @@ impl Measurement {
             log_bytes_per_job: None,
             server_us_per_job: None,
             worker_cpu_percent: None,
+            told_p50_ms: None,
+            told_p99_ms: None,
         }
     }
 }

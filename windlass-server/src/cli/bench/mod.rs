@@ -102,7 +102,8 @@ enum Op {
     Work,
     /// From the call of enqueue to the handler of an idle worker; with --processes, from its return
     Idle,
-    /// From the start of a handler in a worker process to the return of wait here, for the last job of each batch
+    /// From the start of a handler in a worker process, and from its end there, to the return of wait here, for the last job of
+    /// each batch
     Wait,
     /// Keep --slots jobs in flight in one worker: memory
     Hold,
@@ -289,6 +290,9 @@ fn print(one: &Measurement, output: Output) -> anyhow::Result<()> {
     }
     if let Some(percent) = one.worker_cpu_percent {
         print!("   worker {percent:.2} % of a processor");
+    }
+    if let Some((p50, p99)) = one.told_p50_ms.zip(one.told_p99_ms) {
+        print!("   from the end {p50:.3} / {p99:.3} ms");
     }
     println!();
     Ok(())

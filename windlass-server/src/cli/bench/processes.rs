@@ -1,7 +1,8 @@
 //! Workers in processes of their own, as most are: this program again, told to be one.
 //!
-//! Where times are measured, a worker process writes a line for each job that it starts: its id and the moment. Processes
-//! of one machine share its clock, so the moments can be compared.
+//! Where times are measured, a worker process writes a line for each job that it starts: its id and the moment; and another,
+//! with a word more, once it has heard that the job's settlement is durable. Processes of one machine share its clock, so the
+//! moments can be compared.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -24,6 +25,8 @@ use super::server_cost::{Process, TICKS_PER_SECOND};
 
 /// What a worker process writes once it serves.
 const READY: &str = "ready";
+/// The word that such a line ends with.
+const SETTLED: &str = "settled";
 /// How long a worker process may take until it serves.
 const START_MAX: Duration = Duration::from_secs(30);
 /// How long the last jobs may take to start after the last one was stored.
@@ -43,6 +46,11 @@ pub(super) async fn serve(store: Arc<dyn Store>, setting: &Setting) -> anyhow::R
             runtime::pass(takes).await;
             Ok(())
         })
+        .on_settled(move |attempt, _, _| {
+            if tells {
+                println!("{} {} {SETTLED}", attempt.job().id, micros());
+            }
+        })
         .start()
         .await?;
     println!("{READY}");
@@ -56,16 +64,17 @@ fn micros() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Worker processes, and when jobs started in them.
+/// Worker processes, and when jobs started and were settled in them.
 struct Workers {
     children: Vec<Child>,
     started: mpsc::UnboundedReceiver<(JobId, u64)>,
+    settled: mpsc::UnboundedReceiver<(JobId, u64)>,
 }
 
 impl Workers {
     /// Starts them; with a rate they tell when jobs start.
     async fn start(setting: &Setting, rate: f64) -> anyhow::Result<Self> {
-        let (told, started) = mpsc::unbounded_channel();
+        let ((told_start, started), (told_end, settled)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let mut children = Vec::new();
         for _ in 0..setting.processes {
             let mut command = Command::new(std::env::current_exe()?);
@@ -81,18 +90,19 @@ impl Workers {
             let mut lines = BufReader::new(out).lines();
             let ready = tokio::time::timeout(START_MAX, lines.next_line()).await.context("a worker process hangs")?;
             anyhow::ensure!(ready?.as_deref() == Some(READY), "a worker process does not serve");
-            let told = told.clone();
+            let (start, end) = (told_start.clone(), told_end.clone());
             tokio::spawn(async move {
                 while let Ok(Some(line)) = lines.next_line().await {
-                    let Some((id, at)) = line.split_once(' ') else { continue };
-                    if let (Ok(id), Ok(at)) = (id.parse(), at.parse()) {
-                        let _ = told.send((id, at));
+                    let mut words = line.split(' ');
+                    let (id, at) = (words.next().map(str::parse), words.next().map(str::parse));
+                    if let (Some(Ok(id)), Some(Ok(at))) = (id, at) {
+                        let _ = if words.next() == Some(SETTLED) { &end } else { &start }.send((id, at));
                     }
                 }
             });
             children.push(child);
         }
-        Ok(Workers { children, started })
+        Ok(Workers { children, started, settled })
     }
 
     /// The ticks of processor time that they have used, where the system tells.
@@ -110,13 +120,12 @@ impl Workers {
 
     /// Waits for the moment at which each of these jobs started, in microseconds.
     async fn starts_of(&mut self, jobs: usize) -> anyhow::Result<HashMap<JobId, u64>> {
-        let mut starts = HashMap::with_capacity(jobs);
-        while starts.len() < jobs {
-            let heard = tokio::time::timeout(LAST_WAIT, self.started.recv()).await;
-            let Ok(Some((id, at))) = heard else { anyhow::bail!("only {} of {jobs} jobs started", starts.len()) };
-            starts.insert(id, at);
-        }
-        Ok(starts)
+        moments_of(&mut self.started, jobs).await.context("not all jobs started")
+    }
+
+    /// The same for the moments at which the worker heard that they were settled.
+    async fn ends_of(&mut self, jobs: usize) -> anyhow::Result<HashMap<JobId, u64>> {
+        moments_of(&mut self.settled, jobs).await.context("not all jobs were settled")
     }
 
     /// Lets them finish what they run.
@@ -129,6 +138,19 @@ impl Workers {
         }
         Ok(())
     }
+}
+
+async fn moments_of(
+    heard: &mut mpsc::UnboundedReceiver<(JobId, u64)>,
+    jobs: usize,
+) -> anyhow::Result<HashMap<JobId, u64>> {
+    let mut moments = HashMap::with_capacity(jobs);
+    while moments.len() < jobs {
+        let next = tokio::time::timeout(LAST_WAIT, heard.recv()).await;
+        let Ok(Some((id, at))) = next else { anyhow::bail!("heard of only {} of {jobs} jobs", moments.len()) };
+        moments.insert(id, at);
+    }
+    Ok(moments)
 }
 
 /// From the moment that enqueue returned to the first line of the handler in another process, at `--rate` jobs a second.
@@ -158,8 +180,8 @@ pub(super) async fn idle(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
     Ok(Measurement { worker_cpu_percent: percent, ..Measurement::new("idle", setting, calls.len(), time, calls) })
 }
 
-/// From the start of the handler in another process to the return of `wait` here, for the last job of each of `--rate` batches
-/// a second.
+/// To the return of `wait` here for the last job of each of `--rate` batches a second: from the start of its handler in another
+/// process and, in fields of their own, from the moment at which that process heard that its settlement was durable.
 pub(super) async fn wait(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Result<Measurement> {
     anyhow::ensure!(setting.processes > 0, "wait needs a worker process: give --processes 1");
     let mut workers = Workers::start(setting, setting.rate).await?;
@@ -181,14 +203,19 @@ pub(super) async fn wait(store: Arc<dyn Store>, setting: &Setting) -> anyhow::Re
         });
     }
     let time = start.elapsed();
-    let started = workers.starts_of(jobs).await?;
-    let mut calls = Vec::new();
+    let (started, ended) = (workers.starts_of(jobs).await?, workers.ends_of(jobs).await?);
+    let (mut calls, mut told) = (Vec::new(), Vec::new());
     while let Some(waited) = waits.join_next().await {
         let (id, at) = waited??;
-        calls.extend(started.get(&id).map(|started| Duration::from_micros(at.saturating_sub(*started))));
+        let since = |moment: &u64| Duration::from_micros(at.saturating_sub(*moment));
+        calls.extend(started.get(&id).map(since));
+        // Zero where the caller heard of it before the worker did.
+        told.extend(ended.get(&id).map(since));
     }
     workers.stop().await?;
-    Ok(Measurement::new("wait", setting, jobs, time, calls))
+    let told = Measurement::new("told", setting, jobs, time, told);
+    let (told_p50_ms, told_p99_ms) = (Some(told.p50_ms), Some(told.p99_ms));
+    Ok(Measurement { told_p50_ms, told_p99_ms, ..Measurement::new("wait", setting, jobs, time, calls) })
 }
 
 /// Worker processes run what waits, or what producers in this process store, until the time is over.

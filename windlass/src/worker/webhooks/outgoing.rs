@@ -8,6 +8,9 @@ use reqwest::{ClientBuilder, Response};
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How much room is made for an answer because it says that it is so long, before it has come.
+const BELIEVED_MAX: usize = 1 << 20;
+
 /// A client that follows no redirect and takes no proxy from the environment, for calls of at most `timeout`.
 pub fn client(timeout: Duration) -> ClientBuilder {
     // One provider for the process; the first caller has installed the same.
@@ -22,7 +25,8 @@ pub fn client(timeout: Duration) -> ClientBuilder {
 
 /// Reads an answer's body up to `most` bytes; says whether there was more.
 pub async fn read(mut response: Response, most: usize) -> reqwest::Result<(Vec<u8>, bool)> {
-    let mut body = Vec::new();
+    let told = response.content_length().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
+    let mut body = Vec::with_capacity(told.min(most).min(BELIEVED_MAX));
     while let Some(chunk) = response.chunk().await? {
         let room = most - body.len();
         if chunk.len() > room {
