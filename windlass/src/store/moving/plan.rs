@@ -275,8 +275,22 @@ impl Move {
         }
         let (numbers, names): (Vec<i64>, Vec<Name>) = changes.into_iter().unzip();
         let names: Vec<Name> = names.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
-        for names in names.chunks(STEP) {
-            self.target.write(&self.read(names).await?, &self.target_mark).await?;
+        let mut chunks = names.chunks(STEP);
+        let mut part = self.read(chunks.next().unwrap_or_default()).await?;
+        loop {
+            // The next ones are read while these are written.
+            let next = async {
+                match chunks.next() {
+                    Some(names) => self.read(names).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let (written, next) = tokio::join!(self.target.write(&part, &self.target_mark), next);
+            written?;
+            match next? {
+                Some(next) => part = next,
+                None => break,
+            }
         }
         self.source.forget_changes(&numbers, &self.source_mark).await?;
         Ok((numbers.len(), names.len()))
