@@ -78,8 +78,7 @@ impl Transaction<'_> {
             let turns_anew = is_fair(&change.control) != is_fair(&stored);
             self.statement(include_str!("sql/touch_queue.sql"))?.execute(params![queue.as_str(), turns_anew])?;
             if turns_anew {
-                let gate = self.gate(queue, &GateName::Queue)?;
-                self.put_gate(queue, &GateName::Queue, &Gate { turn: 0, ..gate })?;
+                self.statement(include_str!("sql/reset_turns.sql"))?.execute([queue.as_str()])?;
             }
         }
         if strands(&change.control) != strands(&stored) {
@@ -117,13 +116,24 @@ impl Transaction<'_> {
         let mut flow = Flow::default();
         for queue in queues {
             let queue = QueueName::new(queue)?;
-            flow.controls.extend(self.controlled(&queue)?.map(|record| (queue.clone(), record)));
+            let mut gates: BTreeMap<String, Gate> = BTreeMap::new();
             let mut statement = self.statement(include_str!("sql/list_gates.sql"))?;
             let mut rows = statement.query([queue.as_str()])?;
             while let Some(row) = rows.next()? {
                 let gate: Gate = json(row, "gate")?.ok_or_else(|| Fault::broken("a gate without its numbers"))?;
-                flow.gates.push((queue.clone(), row.get("name")?, gate));
+                gates.insert(row.get("name")?, gate);
             }
+            let record = self.controlled(&queue)?;
+            if record.as_ref().is_some_and(|record| record.control.fair) {
+                let mut statement = self.statement(include_str!("sql/list_key_turns.sql"))?;
+                let mut rows = statement.query([queue.as_str()])?;
+                while let Some(row) = rows.next()? {
+                    let gate = gates.entry(row.get("key")?).or_default();
+                    gate.turn = gate.turn.max(row.get("turn")?);
+                }
+            }
+            flow.controls.extend(record.map(|record| (queue.clone(), record)));
+            flow.gates.extend(gates.into_iter().map(|(name, gate)| (queue.clone(), name, gate)));
         }
         Ok(flow)
     }
