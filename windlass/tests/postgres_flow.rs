@@ -120,11 +120,12 @@ async fn claim_roughly(store: Arc<PostgresStore>, seed: u64, stop: Arc<AtomicBoo
     done
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn k2_rough_claimers_of_three_processes_never_exceed_a_limit_and_leak_nothing() {
+/// Lets claimers of three processes claim roughly, at most eight jobs at once, and looks that no limit is exceeded and nothing leaks.
+async fn never_exceed_limits(told: Control) {
     let schema = new_schema();
     let first = open(&schema).await;
-    control(&first, Control::new().running(8).each_key(Limit::running(3)).fair()).await;
+    let of_key = told.each_key.and_then(|limit| limit.running).map_or(8, i64::from);
+    control(&first, told).await;
     let stores = [Arc::clone(&first), open(&schema).await, open(&schema).await];
     let stop = Arc::new(AtomicBool::new(false));
     let claimers: Vec<_> = (0..6)
@@ -139,7 +140,7 @@ async fn k2_rough_claimers_of_three_processes_never_exceed_a_limit_and_leak_noth
         first.insert(batch(jobs)).await.expect("a batch");
         for _ in 0..10 {
             let running = running(&watch, &schema).await;
-            assert!(running.values().all(|count| *count <= 3), "{running:?}");
+            assert!(running.values().all(|count| *count <= of_key), "{running:?}");
             assert!(running.values().sum::<i64>() <= 8, "{running:?}");
         }
         first.upkeep(&Upkeep::default()).await.expect("upkeep");
@@ -168,6 +169,40 @@ async fn k2_rough_claimers_of_three_processes_never_exceed_a_limit_and_leak_noth
     assert_sound(&first).await;
     let keys = first.keys(&KeyQuery::new(QueueName::default())).await.expect("keys").items;
     assert!(keys.is_empty(), "at rest nothing is counted: {keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k2_rough_claimers_of_three_processes_never_exceed_a_limit_and_leak_nothing() {
+    never_exceed_limits(Control::new().running(8).each_key(Limit::running(3)).fair()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k2_rough_claimers_never_exceed_the_limit_of_a_queue_that_does_not_tell_keys_apart() {
+    never_exceed_limits(Control::new().running(8)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k9_a_job_that_comes_to_stand_before_those_that_were_claimed_is_found() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    control(&store, Control::new().running(1000)).await;
+    store.insert(batch((0..40).map(|_| job()))).await.expect("a batch");
+    for _ in 0..2 {
+        assert_eq!(claim(&store, 10).await.len(), 10);
+        // Claims begin after what was claimed so long ago.
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    let text = format!("update {schema}.ready set due = 1 where seq = (select max(seq) from {schema}.ready)");
+    assert_eq!(client().await.execute(&text, &[]).await.expect("an update"), 1);
+    assert_eq!(claim(&store, 10).await.len(), 10);
+    // At once where a look from the very front is quick, otherwise soon.
+    let (mut left, begun) = (10, Instant::now());
+    while left > 0 {
+        left -= claim(&store, 20).await.len();
+        assert!(begun.elapsed() < DEADLINE, "{left} jobs are not found");
+    }
+    assert!(claim(&store, 20).await.is_empty());
+    assert_sound(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ use crate::store::rules;
 /// How many more jobs than are wanted a claim of several lanes looks at: other claimers may hold the first.
 const SLACK: i32 = 200;
 /// How long claims from a lane may go without looking from its very front, where that takes half a second and more.
-const FULL_SCAN_EVERY_MAX: Duration = Duration::from_secs(10);
+pub(super) const FULL_SCAN_EVERY_MAX: Duration = Duration::from_secs(10);
 
 impl Inner {
     /// Claims jobs. Damaged ones are set aside, and where only such were found, the next ones are looked at.
@@ -253,7 +253,7 @@ impl Inner {
 }
 
 /// The lane, the priority and the moment of being due of each job that was taken.
-fn places_of(rows: &[Row]) -> impl Iterator<Item = (Lane, usize, i64)> + '_ {
+pub(super) fn places_of(rows: &[Row]) -> impl Iterator<Item = (Lane, usize, i64)> + '_ {
     let columns = ["lane", "claimed_priority", "scheduled_at"];
     let [lane, priority, due] = rows.first().map(|row| columns.map(|name| row.column(name))).unwrap_or_default();
     rows.iter().map(move |row| {

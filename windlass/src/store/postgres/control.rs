@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Inner;
-use super::control_claim::GateColumns;
+use super::control_columns::GateColumns;
 use super::control_rows::GateRows;
 use super::fault::Fault;
 use super::job_rows::{self, Note};

@@ -9,6 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::Inner;
+use super::control_columns::{GateColumns, StrandColumns};
+use super::control_reading::Reading;
+use super::control_room::{Roomy, counts_only};
 use super::control_rows::{self, Board, GateRows, OPEN, StrandRow};
 use super::driver_row::Row;
 use super::fault::Fault;
@@ -30,8 +33,6 @@ pub(super) const SORTED: usize = 1000;
 const OPEN_MORE: usize = 16;
 /// How many notes a claim takes in.
 pub(super) const NOTES_MAX: i64 = 1000;
-/// How many strands whose moment has come a claim looks at beyond those it wants.
-const LATER: usize = 500;
 /// How often a claim that found too little looks at further open strands.
 const ROUNDS_MAX: usize = 8;
 /// For how long after a change of control claims look for leases that plain claims, under way then, were granted.
@@ -47,6 +48,8 @@ pub(super) struct Through {
     pub(super) again_in: Option<Duration>,
     /// How many jobs at the door were looked at.
     pub(super) door: usize,
+    /// Whether too little was found, and more may wait before where it was looked for.
+    overlooked: bool,
 }
 
 /// A job at the door.
@@ -71,27 +74,29 @@ struct Looks {
     /// Jobs of ordered keys that have come to the door since then: nothing of their keys may overtake them.
     late: Vec<Arrival>,
     record: ControlRecord,
+    /// The one lane that is wanted and the strand on which it is counted, where strands were not read because there may be room.
+    roomy: Option<(Lane, i32)>,
 }
 
 /// A claim on its way through the gates.
-struct Passage<'r> {
+pub(super) struct Passage<'r> {
     name: &'r QueueName,
-    queue: i32,
-    control: &'r Control,
-    request: &'r ClaimRequest,
+    pub(super) queue: i32,
+    pub(super) control: &'r Control,
+    pub(super) request: &'r ClaimRequest,
     /// How many jobs are wanted.
-    most: usize,
+    pub(super) most: usize,
     /// The lanes of the types that are wanted.
-    lanes: Vec<Lane>,
+    pub(super) lanes: Vec<Lane>,
     /// The lanes whose doors are looked at, and how many jobs there.
     doors: Vec<Lane>,
     at_door: i32,
     arrivals: Vec<Arrival>,
     /// The keys to look at in any case: those at the door.
-    keys: Vec<String>,
+    pub(super) keys: Vec<String>,
 }
 
-fn small(number: usize) -> i32 {
+pub(super) fn small(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
@@ -107,7 +112,16 @@ impl Inner {
     ) -> Result<Option<Through>, Fault> {
         for _ in 0..TRIES_MAX {
             let Some(known) = self.lanes.controlled(queue) else { return Ok(None) };
-            if let Some(through) = self.pass(queue, &known, most, sorted, request).await? {
+            if let Some(mut through) = self.pass(queue, &known, most, sorted, request).await? {
+                let wanted = most.saturating_sub(through.jobs.len());
+                // What was claimed is the caller's already, whatever becomes of the rest.
+                if through.overlooked
+                    && let Ok(Some(more)) = self.pass(queue, &known, wanted, sorted, request).await
+                {
+                    through.jobs.extend(more.jobs);
+                    through.jobs.sort_by_key(|one| one.job.claim_order(tokens::sequence(one.lease.key().token)));
+                    through.again_in = more.again_in;
+                }
                 return Ok(Some(through));
             }
             let link = self.link(Caller::Worker).await?;
@@ -135,17 +149,19 @@ impl Inner {
         let (claimable, door): ([Parameter<'_>; 3], [Parameter<'_>; 4]) =
             ([&time, &known.queue, &lanes], [&time, &doors, &at_door, &oldest]);
         let mut at_the_door = Vec::new();
-        // Where all jobs wait at the door, they are read under the lock, and after a claim that found all it is likely that there are.
-        if control.has_strands() || most == 0 || !known.found_all.load(Relaxed) {
-            let mut peeked = link
-                .query_in_row(&[
-                    (include_str!("sql/has_claimable.sql"), &claimable),
-                    (include_str!("sql/list_door.sql"), &door),
-                ])
-                .await?;
-            at_the_door = peeked.swap_remove(1);
-            let row = peeked[0].first().ok_or_else(|| job_rows::corrupt("no answer"))?;
-            if !row.get::<_, bool>("claimable") && at_the_door.is_empty() {
+        // After a claim that found jobs it is likely that there are more. Where all wait at the door, they are read under the lock.
+        let found = known.found.load(Relaxed);
+        if control.has_strands() || most == 0 || !found {
+            let statements: [InRow<'_>; 2] =
+                [(include_str!("sql/list_door.sql"), &door), (include_str!("sql/has_claimable.sql"), &claimable)];
+            let peeked = link.query_in_row(if found { &statements[..1] } else { &statements }).await?;
+            let mut peeked = peeked.into_iter();
+            at_the_door = peeked.next().unwrap_or_default();
+            let claimable = peeked.next().unwrap_or_default();
+            if let Some(row) = claimable.first()
+                && !row.get::<_, bool>("claimable")
+                && at_the_door.is_empty()
+            {
                 let now = job_rows::time(row.get("now"));
                 let next = row.get::<_, Option<i64>>("next").map(|next| job_rows::time(next).since(now));
                 return Ok(Some(Through { again_in: next, ..Through::default() }));
@@ -161,11 +177,13 @@ impl Inner {
             Passage { name: queue, queue: number, control, request, most, lanes, doors, at_door, arrivals, keys };
         passage.meet(&at_the_door)?;
         let door = at_the_door.len();
-        let passed = self.pass_under_lock(&mut link, &passage).await;
+        let passed = self.pass_under_lock(&mut link, &passage, known).await;
         match passed {
-            Ok(Some((jobs, again_in))) => {
-                known.found_all.store(jobs.len() >= most, Relaxed);
-                Ok(Some(Through { jobs, again_in, door }))
+            Ok(Some(through)) => {
+                // Keys may be full while more is wanted; otherwise a claim that found too little found all there was.
+                let enough = if control.has_strands() { 1 } else { most };
+                known.found.store(through.jobs.len() >= enough, Relaxed);
+                Ok(Some(Through { door, ..through }))
             }
             Ok(None) => {
                 link.roll_back().await;
@@ -182,17 +200,34 @@ impl Inner {
         &self,
         link: &mut Link<'static>,
         passage: &Passage<'_>,
-    ) -> Result<Option<(Vec<Claimed>, Option<Duration>)>, Fault> {
+        known: &Controlled,
+    ) -> Result<Option<Through>, Fault> {
         let (earliest, latest) = self.expected_time();
-        let Some(Looks { mut board, door, late, record }) = self.look(link, passage).await? else { return Ok(None) };
+        let looked = match passage.lanes[..] {
+            [lane] if passage.most > 0 && counts_only(passage.control) && !known.full.load(Relaxed) => {
+                self.look_for_room(link, passage, lane).await?
+            }
+            _ => self.look(link, passage).await?,
+        };
+        let Some(Looks { mut board, door, late, record, roomy }) = looked else { return Ok(None) };
         let now = board.gates.now;
         if !(earliest..=latest).contains(&now.as_micros()) {
             link.roll_back().await;
-            return Ok(Some((Vec::new(), None)));
+            return Ok(Some(Through::default()));
         }
         let is_new = now.since(record.updated_at) < SWEPT_FOR && !board.halted;
-        if is_new && self.sweep(link, passage.queue, &record.control, false).await? > 0 {
-            board = self.look_again(link, passage).await?;
+        let is_swept = is_new && self.sweep(link, passage.queue, &record.control, false).await? > 0;
+        let has_room = |lane: &Lane| self.has_room(passage, &board.gates, *lane);
+        known.full.store(!passage.lanes.iter().all(has_room), Relaxed);
+        match roomy {
+            Some(counted) if !is_swept && !board.halted && has_room(&counted.0) => {
+                let again_in = board.gates.next.map(|at| at.since(now));
+                let Roomy { jobs, overlooked } = self.take_room(link, passage, &board.gates, counted).await?;
+                return Ok(Some(Through { jobs, again_in, overlooked, door: 0 }));
+            }
+            // Of a queue that is paused nothing is looked at.
+            _ if is_swept || roomy.is_some() && !board.halted => board = self.look_again(link, passage).await?,
+            _ => {}
         }
         let held: Vec<&Arrival> = passage.arrivals.iter().filter(|arrival| arrival.is_among(&door)).collect();
         let mut at_door: HashMap<(&str, Lane), Vec<Head>> = HashMap::new();
@@ -222,7 +257,33 @@ impl Inner {
         if passage.control.has_strands() {
             observe::keys_served(passage.name, picks.key_waits(&strands, now));
         }
-        Ok(Some((jobs, again_in)))
+        Ok(Some(Through { jobs, again_in, ..Through::default() }))
+    }
+
+    /// Takes the lock and looks whether the gates have room.
+    async fn look_for_room(
+        &self,
+        link: &mut Link<'static>,
+        passage: &Passage<'_>,
+        lane: Lane,
+    ) -> Result<Option<Looks>, Fault> {
+        let (queue, time) = (passage.queue, self.given_time());
+        let (keys, lanes) = (vec![""], vec![lane]);
+        let (lock, fold): ([Parameter<'_>; 1], [Parameter<'_>; 2]) = ([&queue], [&queue, &NOTES_MAX]);
+        let (strands, counted): ([Parameter<'_>; 3], [Parameter<'_>; 2]) = ([&queue, &keys, &lanes], [&queue, &lanes]);
+        let gates: [Parameter<'_>; 2] = [&time, &queue];
+        let statements: [InRow<'_>; 5] = [
+            (include_str!("sql/lock_queue.sql"), &lock),
+            (include_str!("sql/fold_notes.sql"), &fold),
+            (include_str!("sql/add_strand.sql"), &strands),
+            (include_str!("sql/list_keyless.sql"), &counted),
+            (include_str!("sql/list_gates.sql"), &gates),
+        ];
+        let answers = link.begin_with(&statements).await?;
+        let Some((record, halted)) = passage.told(&answers[0])? else { return Ok(None) };
+        let roomy = answers[3].first().map(|row| (lane, row.get("strand")));
+        let board = Board { halted, gates: GateRows::read(&answers[4]), rows: Vec::new() };
+        Ok(Some(Looks { board, door: HashMap::new(), late: Vec::new(), record, roomy }))
     }
 
     /// Takes the lock and looks: at the strands, at which jobs still stand at the door, and at what the queue has been told. `None`
@@ -234,14 +295,14 @@ impl Inner {
         let reading = Reading::of(passage, 0);
         let (lock, fold): ([Parameter<'_>; 1], [Parameter<'_>; 2]) = ([&queue], [&queue, &NOTES_MAX]);
         let (strands, door): ([Parameter<'_>; 3], [Parameter<'_>; 1]) = ([&queue, &keys, &lanes], [&seqs]);
-        let (read, gates): ([Parameter<'_>; 11], [Parameter<'_>; 2]) = (reading.parameters(&time), [&time, &queue]);
+        let (read, gates): (_, [Parameter<'_>; 2]) = (reading.parameters(&time), [&time, &queue]);
         let again: [Parameter<'_>; 4] = [&time, &passage.doors, &passage.at_door, &true];
         let mut statements: Vec<InRow<'_>> = vec![
             (include_str!("sql/lock_queue.sql"), &lock),
             (include_str!("sql/fold_notes.sql"), &fold),
             (include_str!("sql/add_strand.sql"), &strands),
             (include_str!("sql/list_at_door.sql"), &door),
-            (include_str!("sql/list_strands.sql"), &read),
+            (reading.statement(), &read),
             // Of what is read, last, so that all that was found was due by then.
             (include_str!("sql/list_gates.sql"), &gates),
         ];
@@ -250,12 +311,7 @@ impl Inner {
             statements.push((include_str!("sql/list_door.sql"), &again));
         }
         let answers = link.begin_with(&statements).await?;
-        let Some(row) = answers[0].first() else { return Ok(None) };
-        let Some(text) = row.get::<_, Option<&str>>("control") else { return Ok(None) };
-        let record: ControlRecord = serde_json::from_str(text)?;
-        if record.control != *passage.control {
-            return Ok(None);
-        }
+        let Some((record, halted)) = passage.told(&answers[0])? else { return Ok(None) };
         // One that was claimed and came back meanwhile is another arrival, and maybe not due yet.
         let mut door = HashMap::with_capacity(answers[3].len());
         for row in &answers[3] {
@@ -266,13 +322,12 @@ impl Inner {
             Some(rows) => passage.others(rows, &door)?,
             None => Vec::new(),
         };
-        let halted = row.get("halted");
         let mut board = Board { halted, gates: GateRows::read(&answers[5]), rows: Vec::new() };
         if !halted {
             self.learn_strands(link, &answers[4]).await?;
             board.add(&answers[4])?;
         }
-        Ok(Some(Looks { board, door, late, record }))
+        Ok(Some(Looks { board, door, late, record, roomy: None }))
     }
 
     async fn learn_strands(&self, link: &Link<'_>, rows: &[Row]) -> Result<(), Fault> {
@@ -283,7 +338,7 @@ impl Inner {
     async fn look_again(&self, link: &Link<'static>, passage: &Passage<'_>) -> Result<Board, Fault> {
         let time = self.given_time();
         let reading = Reading::of(passage, 0);
-        let rows = link.query(include_str!("sql/list_strands.sql"), &reading.parameters(&time)).await?;
+        let rows = link.query(reading.statement(), &reading.parameters(&time)).await?;
         let gates = link.query(include_str!("sql/list_gates.sql"), &[&time, &passage.queue]).await?;
         self.learn_strands(link, &rows).await?;
         let mut board = Board { halted: false, gates: GateRows::read(&gates), rows: Vec::new() };
@@ -316,7 +371,7 @@ impl Inner {
             rounds += 1;
             if picks.taken.len() < passage.most && opened && rounds < ROUNDS_MAX {
                 let reading = Reading::of(passage, rounds * passage.open_max());
-                let rows = link.query(include_str!("sql/list_strands.sql"), &reading.parameters(&time)).await?;
+                let rows = link.query(reading.statement(), &reading.parameters(&time)).await?;
                 self.learn_strands(link, &rows).await?;
                 if board.add(&rows)? {
                     continue;
@@ -362,9 +417,12 @@ impl Inner {
         let request = passage.request;
         let (queue, now, worker) = (passage.queue, board.gates.now.as_micros(), request.worker.as_str());
         let lease_time = request.lease_time.map(job_rows::micros);
-        let seqs: Vec<i64> = picks.taken.iter().map(|(_, head)| head.sequence).collect();
-        let ids: Vec<i32> = picks.taken.iter().map(|(strand, _)| strand_id(&strands[*strand])).collect();
-        let lanes: Vec<Lane> = picks.taken.iter().map(|(strand, _)| board.rows[places[*strand]].lane).collect();
+        let order: HashMap<i64, usize> = picks.taken.iter().map(|(_, head)| head.sequence).zip(0..).collect();
+        let mut taken: Vec<&(usize, Head)> = picks.taken.iter().collect();
+        taken.sort_unstable_by_key(|(_, head)| head.sequence);
+        let seqs: Vec<i64> = taken.iter().map(|(_, head)| head.sequence).collect();
+        let ids: Vec<i32> = taken.iter().map(|(strand, _)| strand_id(&strands[*strand])).collect();
+        let lanes: Vec<Lane> = taken.iter().map(|(strand, _)| board.rows[places[*strand]].lane).collect();
         let common = tokens::draw_controlled();
         let changed = StrandColumns::of(board.changed(passage.control, picks, places));
         let gates = GateColumns::of(board.changed_gates(picks, &self.lanes));
@@ -392,23 +450,17 @@ impl Inner {
             on_its_way.arrived();
         }
         let rows = written?.swap_remove(0);
-        let places: HashMap<i64, usize> = seqs.into_iter().zip(0..).collect();
         let mut jobs = Vec::with_capacity(rows.len());
         let Some(columns) = rows.first().map(JobColumns::of) else { return Ok(Vec::new()) };
         for row in &rows {
             let (seq, job) = job_rows::claimed(row, &columns, &self.lanes, &request.worker)?;
             let lease = Lease::granted(&job, self.tokens().token(seq, common));
             let expires_in = job.lease.as_ref().map_or(Duration::ZERO, |lease| lease.expires_at.since(job.updated_at));
-            jobs.push((places.get(&seq).copied(), Claimed { job, lease, expires_in }));
+            jobs.push((order.get(&seq).copied(), Claimed { job, lease, expires_in }));
         }
         jobs.sort_by_key(|(place, _)| *place);
         Ok(jobs.into_iter().map(|(_, job)| job).collect())
     }
-}
-
-/// Whether priorities are merged within a key, so that the first jobs of each must be known.
-fn merges_priorities(control: &Control) -> bool {
-    control.ageing.is_some() || control.ordered.is_some()
 }
 
 fn strand_id(strand: &Strand) -> i32 {
@@ -424,6 +476,15 @@ fn again_at(control: &Control, gates: &GateRows, picks: &Picks) -> Option<Timest
 }
 
 impl Passage<'_> {
+    /// What the locked queue has been told, and whether it is paused; `None` when that is not what was known.
+    fn told(&self, locked: &[Row]) -> Result<Option<(ControlRecord, bool)>, Fault> {
+        let Some(row) = locked.first() else { return Ok(None) };
+        let Some(text) = row.get::<_, Option<&str>>("control") else { return Ok(None) };
+        let record: ControlRecord = serde_json::from_str(text)?;
+        let is_known = record.control == *self.control;
+        Ok(is_known.then(|| (record, row.get("halted"))))
+    }
+
     /// Meets the jobs at the door.
     fn meet(&mut self, rows: &[Row]) -> Result<(), Fault> {
         if !self.control.has_strands() {
@@ -459,7 +520,7 @@ impl Passage<'_> {
     }
 
     /// How many open strands of a lane are looked at together.
-    fn open_max(&self) -> usize {
+    pub(super) fn open_max(&self) -> usize {
         if self.most == 0 { 0 } else { self.most.saturating_add(OPEN_MORE) }
     }
 
@@ -471,111 +532,5 @@ impl Passage<'_> {
         let strands: HashSet<(&str, Lane)> =
             self.arrivals.iter().map(|arrival| (arrival.key.as_str(), arrival.lane)).collect();
         strands.into_iter().collect()
-    }
-}
-
-/// Which strands are read.
-struct Reading<'p> {
-    queue: i32,
-    lanes: &'p [Lane],
-    most: i32,
-    from: i32,
-    later: i32,
-    keys: &'p [String],
-    on_strands: bool,
-    heads: i32,
-    ordered: bool,
-    of_each_priority: bool,
-}
-
-impl<'p> Reading<'p> {
-    /// Those that a claim looks at first, or the open ones after the first `from`.
-    fn of(passage: &'p Passage<'_>, from: usize) -> Self {
-        let is_first = from == 0;
-        let on_strands = passage.control.has_strands();
-        Reading {
-            queue: passage.queue,
-            lanes: &passage.lanes,
-            // Where keys make no difference, there is one strand for each lane, and it is asked for by its key.
-            most: if on_strands { small(passage.open_max()) } else { 0 },
-            from: small(from),
-            later: if is_first && on_strands { small(passage.most.saturating_add(LATER)) } else { 0 },
-            keys: if is_first { &passage.keys } else { &[] },
-            on_strands,
-            // One more than is wanted: the next one says where the strand stands then.
-            heads: if on_strands { 2 } else { small(passage.most.saturating_add(1)) },
-            ordered: passage.control.ordered.is_some(),
-            of_each_priority: !on_strands || merges_priorities(passage.control),
-        }
-    }
-
-    fn parameters<'a>(&'a self, time: &'a Option<i64>) -> [Parameter<'a>; 11] {
-        let Reading { queue, lanes, most, from, later, keys, on_strands, heads, ordered, of_each_priority } = self;
-        [time, queue, lanes, most, from, later, keys, on_strands, heads, ordered, of_each_priority]
-    }
-}
-
-/// Strands to be written, a column for each field.
-#[derive(Default)]
-struct StrandColumns {
-    strands: Vec<i32>,
-    looks: Vec<i64>,
-    levels: Vec<i16>,
-    classes: Vec<i16>,
-    turns: Vec<i64>,
-    running: Vec<i32>,
-    tats: Vec<i64>,
-    held: Vec<Option<i64>>,
-    owners: Vec<Option<i64>>,
-}
-
-impl StrandColumns {
-    fn of(changed: Vec<(i32, control_rows::Kept)>) -> Self {
-        let mut columns = StrandColumns::default();
-        for (strand, kept) in changed {
-            columns.strands.push(strand);
-            columns.looks.push(kept.look);
-            columns.levels.push(kept.level);
-            columns.classes.push(kept.class);
-            columns.turns.push(kept.turn);
-            columns.running.push(kept.running);
-            columns.tats.push(kept.tat);
-            columns.held.push(kept.held_until);
-            columns.owners.push(kept.owner);
-        }
-        columns
-    }
-
-    fn parameters(&self) -> [Parameter<'_>; 9] {
-        let StrandColumns { strands, looks, levels, classes, turns, running, tats, held, owners } = self;
-        [strands, looks, levels, classes, turns, running, tats, held, owners]
-    }
-}
-
-/// Gates to be written, a column for each field.
-#[derive(Default)]
-pub(super) struct GateColumns {
-    pub(super) lanes: Vec<Lane>,
-    running: Vec<i32>,
-    tats: Vec<i64>,
-    held: Vec<Option<i64>>,
-    turns: Vec<i64>,
-}
-
-impl GateColumns {
-    pub(super) fn of(changed: Vec<(Lane, crate::flow::Gate)>) -> Self {
-        let mut columns = GateColumns::default();
-        for (lane, gate) in changed {
-            columns.lanes.push(lane);
-            columns.running.push(i32::try_from(gate.running).unwrap_or(i32::MAX));
-            columns.tats.push(gate.tat);
-            columns.held.push(gate.held_until.map(Timestamp::as_micros));
-            columns.turns.push(gate.turn);
-        }
-        columns
-    }
-
-    pub(super) fn parameters<'a>(&'a self, queue: &'a i32) -> [Parameter<'a>; 6] {
-        [queue, &self.lanes, &self.running, &self.tats, &self.held, &self.turns]
     }
 }

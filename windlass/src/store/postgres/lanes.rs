@@ -48,8 +48,10 @@ struct Known {
 pub(super) struct Controlled {
     pub(super) queue: i32,
     pub(super) control: Arc<Control>,
-    /// Whether the last claim here found all that it wanted.
-    pub(super) found_all: Arc<AtomicBool>,
+    /// Whether the last claim here found jobs; where keys make no difference, all that it wanted.
+    pub(super) found: Arc<AtomicBool>,
+    /// Whether the gates had no room for all that the last claim wanted.
+    pub(super) full: Arc<AtomicBool>,
 }
 
 impl Known {
@@ -186,7 +188,8 @@ impl Lanes {
                 known.controlled.entry(queue).or_insert_with(|| Controlled {
                     queue: row.get("queue"),
                     control,
-                    found_all: Arc::default(),
+                    found: Arc::default(),
+                    full: Arc::default(),
                 });
             }
         }

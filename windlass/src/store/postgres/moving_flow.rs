@@ -1,7 +1,7 @@
 //! Flow control that goes along with a move: what queues have been told, and what is known of their gates beside what runs.
 //! What runs is counted anew from the leases that were moved.
 
-use super::control_claim::GateColumns;
+use super::control_columns::GateColumns;
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::job_rows;

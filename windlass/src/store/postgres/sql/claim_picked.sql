@@ -1,27 +1,20 @@
 -- Takes the jobs of a controlled queue that were picked, at the door or on strands, and moves their rows from ready to leased.
--- $1 the time; $2 worker; $3 lease time, null for each job's visibility timeout; $4 sequences, $5 strands and $6 lanes of the jobs;
--- $7 the part that the tokens have in common; $8 queue, which is held.
+-- $1 the time; $2 worker; $3 lease time, null for each job's visibility timeout; $4 sequences, sorted, $5 strands and $6 lanes of the
+-- jobs; $7 the part that the tokens have in common; $8 queue, which is held. width_bucket finds the place of a job among these.
 -- A job that another transaction holds, or that is gone, was counted already: a note takes that back and has its key looked at.
 -- By ready_pkey, then by place in the table; job_pkey.
-with wanted as materialized (
-    select w.seq, w.strand, w.lane from unnest($4::bigint[], $5::int[], $6::int[]) as w(seq, strand, lane)
-),
-spots as materialized (
-    select f.spot, w.strand, w.lane
-    from wanted w
-    cross join lateral (
-        select r.ctid as spot
-        from windlass.ready r
-        where r.seq >= w.seq and r.seq <= w.seq and (r.deadline is null or r.deadline > $1::bigint)
-        for update of r skip locked
-    ) f
+with spots as materialized (
+    select r.ctid as spot
+    from windlass.ready r
+    where r.seq = any($4::bigint[]) and (r.deadline is null or r.deadline > $1::bigint)
+    for update of r skip locked
 ),
 taken as (
     delete from windlass.ready r
-    using spots p
-    where r.ctid = p.spot
+    where r.ctid = any(array(select spot from spots))
     returning
-        r.seq, p.lane, p.strand, r.priority, r.slow, r.due, r.deadline, r.visibility, r.lease_max, r.kept, r.version + 1 as version,
+        r.seq, ($6::int[])[width_bucket(r.seq, $4::bigint[])] as lane, ($5::int[])[width_bucket(r.seq, $4::bigint[])] as strand,
+        r.priority, r.slow, r.due, r.deadline, r.visibility, r.lease_max, r.kept, r.version + 1 as version,
         r.attempt + 1 as attempt, r.failures, r.lost, r.generation, r.failed_at, r.failure,
         least($1::bigint + least(coalesce($3::bigint, r.visibility), coalesce(r.lease_max, 1810000000)), r.deadline) as expires_at
 ),
@@ -37,7 +30,7 @@ held as (
 missed as (
     insert into windlass.note (queue, strands, counts, key)
     select $8::int, array[w.strand], array[1], s.key
-    from wanted w
+    from unnest($4::bigint[], $5::int[]) as w(seq, strand)
     cross join lateral (select key from windlass.strand where strand = w.strand offset 0) s
     where (select count(*) from taken) < cardinality($4::bigint[])
         and not exists (select from taken t where t.seq = w.seq)

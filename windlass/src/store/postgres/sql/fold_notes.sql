@@ -1,6 +1,7 @@
 -- Takes in the notes that ended leases left: how many fewer run, these keys are to be looked at, these gates are held.
 -- $1 queue, $2 how many notes at most. The queue is held.
--- A strand that is open stays so without being looked at, unless its place among others may have changed.
+-- A strand that is open stays so without being looked at, unless its place among others may have changed. Its key had room, so
+-- no other strand of the key waits for what ended.
 -- By note_pkey, strand_pkey, strand_queue_key_lane_key, then by place in the table; gate_pkey.
 with n as (
     delete from windlass.note
@@ -9,34 +10,41 @@ with n as (
     returning strands, counts, lane, key, hold
 ),
 freed as materialized (
-    select u.strand, sum(u.count)::int as count
-    from n
-    cross join lateral unnest(n.strands, n.counts) as u(strand, count)
-    group by u.strand
+    select f.strand, f.count, s.spot, s.key, s.stays
+    from (
+        select u.strand, sum(u.count)::int as count
+        from n
+        cross join lateral unnest(n.strands, n.counts) as u(strand, count)
+        group by u.strand
+    ) f
+    cross join lateral (
+        select ctid as spot, key, look = 0 and class = 0 and owner is null as stays
+        from windlass.strand
+        where strand = f.strand
+        offset 0
+    ) s
 ),
 keys as materialized (
     select k.key, max(k.hold) as hold, bool_or(k.named) as named
     from (
-        select s.key, null::bigint as hold, false as named
-        from freed f
-        cross join lateral (select key from windlass.strand where strand = f.strand offset 0) s
+        select f.key, null::bigint as hold, false as named from freed f where not f.stays
         union all
         select n.key, n.hold, true from n where n.key is not null
     ) k
     group by k.key
 ),
 touched as materialized (
-    select max(t.spot) as spot, sum(t.count)::int as count, max(t.hold) as hold, bool_or(t.named) as named
+    select t.spot, sum(t.count)::int as count, max(t.hold) as hold, bool_or(t.named) as named
     from (
-        select f.strand, null::tid as spot, f.count, null::bigint as hold, false as named from freed f
+        select f.spot, f.count, null::bigint as hold, false as named from freed f
         union all
-        select s.strand, s.spot, 0, k.hold, k.named
+        select s.spot, 0, k.hold, k.named
         from keys k
         cross join lateral (
-            select ctid as spot, strand from windlass.strand where queue = $1::int and key = k.key offset 0
+            select ctid as spot from windlass.strand where queue = $1::int and key = k.key offset 0
         ) s
     ) t
-    group by t.strand
+    group by t.spot
 ),
 looked as (
     update windlass.strand s

@@ -64,14 +64,17 @@ told as (
 ),
 noted as (
     insert into windlass.note (queue, strands, counts)
-    select c.queue, array_agg(c.strand), array_agg(c.count)
+    select l.queue, c.strands, c.counts
     from (
-        select l.queue, g.strand, count(*)::int as count
-        from gone g
-        cross join lateral (select queue from windlass.lane where lane = g.lane offset 0) l
-        where g.strand is not null
-        group by l.queue, g.strand
+        select s.lane, array_agg(s.strand) as strands, array_agg(s.count) as counts
+        from (
+            select g.lane, g.strand, count(*)::int as count
+            from gone g
+            where g.strand is not null
+            group by g.lane, g.strand
+        ) s
+        group by s.lane
     ) c
-    group by c.queue
+    cross join lateral (select queue from windlass.lane where lane = c.lane offset 0) l
 )
 select g.seq, g.next, g.lane from gone g
