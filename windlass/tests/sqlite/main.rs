@@ -3,6 +3,7 @@
 
 mod batches;
 mod damage;
+mod others;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

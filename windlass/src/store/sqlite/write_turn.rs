@@ -32,8 +32,12 @@ pub(super) struct WriteTurn {
 }
 
 /// A turn that was taken; over when it is dropped.
-#[derive(Debug)]
-pub(super) struct TakenTurn(Option<File>);
+#[derive(Debug, Default)]
+pub(super) struct TakenTurn {
+    file: Option<File>,
+    /// Whether another process wrote at the same time.
+    pub(super) was_waited_for: bool,
+}
 
 impl WriteTurn {
     pub(super) fn beside(path: &Path) -> Self {
@@ -54,15 +58,14 @@ impl WriteTurn {
     /// Takes a turn, if turns are being taken.
     pub(super) fn take(&mut self) -> TakenTurn {
         self.meet();
-        let Some((next, now)) = &self.files else { return TakenTurn(None) };
+        let Some((next, now)) = &self.files else { return TakenTurn::default() };
         let deadline = Instant::now() + TURN_WAIT;
-        if !lock(next, deadline) {
-            return TakenTurn(None);
-        }
+        let Some(waited_next) = lock(next, deadline) else { return TakenTurn::default() };
         let taken = lock(now, deadline);
         // Nothing can be done about a lock that does not open; it does so at the latest when the process ends.
         let _ = next.unlock();
-        TakenTurn(now.try_clone().ok().filter(|_| taken))
+        let was_waited_for = waited_next || taken.unwrap_or(true);
+        TakenTurn { file: now.try_clone().ok().filter(|_| taken.is_some()), was_waited_for }
     }
 
     /// Opens the files when they are needed: made by the process that was kept waiting first, found by the others.
@@ -86,20 +89,21 @@ impl WriteTurn {
 
 impl Drop for TakenTurn {
     fn drop(&mut self) {
-        if let Some(file) = &self.0 {
+        if let Some(file) = &self.file {
             let _ = file.unlock();
         }
     }
 }
 
-fn lock(file: &File, deadline: Instant) -> bool {
-    loop {
-        if file.try_lock().is_ok() {
-            return true;
-        }
+/// Takes a lock; says whether it was waited for. `None` when it was not to be had in time.
+fn lock(file: &File, deadline: Instant) -> Option<bool> {
+    let mut waited = false;
+    while file.try_lock().is_err() {
         if Instant::now() >= deadline {
-            return false;
+            return None;
         }
+        waited = true;
         std::thread::sleep(TRY_EVERY);
     }
+    Some(waited)
 }
