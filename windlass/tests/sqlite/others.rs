@@ -52,8 +52,8 @@ async fn the_last_end_of_more_than_a_page_is_told() {
     let (mut after, mut last) = (Some(Cursor("0".to_owned())), first);
     loop {
         let page = there.events(after.as_ref(), PAGE_MAX).await.expect("events");
-        let ends = page.items.iter().filter(|event| matches!(event.kind, JobEventKind::Ended(_)));
-        last = ends.last().map_or(last, |event| event.job);
+        let newest = page.items.iter().rfind(|event| matches!(event.kind, JobEventKind::Ended(_)));
+        last = newest.map_or(last, |event| event.job);
         if page.items.len() < PAGE_MAX {
             break;
         }
