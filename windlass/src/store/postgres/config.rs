@@ -61,6 +61,18 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// Reads a connection URL.
     pub fn new(url: &str) -> Result<Self> {
+        // Drivers look for the `@` first: where it comes late, all that looks like parameters may be a piece of a password.
+        let is_late = url.split_once('?').is_some_and(|(_, query)| query.contains('@'));
+        PostgresOptions::read(url).map_err(|error| match is_late {
+            true => Error::invalid(
+                "store url",
+                "has a parameter that is not known; in a password write %3F for ? and %40 for @",
+            ),
+            false => error,
+        })
+    }
+
+    fn read(url: &str) -> Result<Self> {
         let mut own = OwnParameters::default();
         let plain = own.take_from(url)?;
         // What the driver says of a URL it cannot read never quotes it.
@@ -340,8 +352,6 @@ impl OwnParameters {
     fn take_from(&mut self, url: &str) -> Result<String> {
         let Some((base, query)) = url.split_once('?') else { return Ok(url.to_owned()) };
         let mut kept = Vec::new();
-        // Drivers look for the `@` first: what stands before it may all be a piece of a password.
-        let may_be_password = query.contains('@');
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let place = match name {
@@ -354,7 +364,7 @@ impl OwnParameters {
                 _ => {
                     self.target_session_attrs |= name == "target_session_attrs";
                     self.keepalives_idle |= name == "keepalives_idle";
-                    check_driver_parameter(name, pair, may_be_password)?;
+                    check_driver_parameter(name, pair)?;
                     kept.push(pair);
                     continue;
                 }
@@ -391,13 +401,9 @@ impl OwnParameters {
 }
 
 /// Asks the driver about one parameter alone, because it does not say which of several it refuses.
-fn check_driver_parameter(name: &str, pair: &str, may_be_password: bool) -> Result<()> {
+fn check_driver_parameter(name: &str, pair: &str) -> Result<()> {
     if format!("postgres://host/?{pair}").parse::<tokio_postgres::Config>().is_ok() {
         return Ok(());
-    }
-    if may_be_password {
-        let problem = "has a parameter that is not known; in a password write %3F for ? and %40 for @";
-        return Err(Error::invalid("store url", problem));
     }
     // What is no name may be a piece of a password.
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -470,6 +476,8 @@ mod tests {
     #[test]
     fn a_password_that_looks_like_a_parameter_is_not_repeated() {
         let refused = PostgresOptions::new("postgres://ada:x/db?secret=1&v@host/db").expect_err("no such parameter");
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+        let refused = PostgresOptions::new("postgres://ada:x/db?schema=secret-&v@host/db").expect_err("no such schema");
         assert!(!refused.to_string().contains("secret"), "{refused}");
         let named = PostgresOptions::new("postgres://ada@host/db?sslmod=1").expect_err("no such parameter").to_string();
         assert!(named.contains("sslmod"), "{named}");
