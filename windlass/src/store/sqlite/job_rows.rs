@@ -26,7 +26,7 @@ pub(super) const FLAG_CALLBACK: i64 = 1;
 /// The job has a row in `note`.
 pub(super) const FLAG_NOTE: i64 = 2;
 
-/// The job stands in a strand of a controlled queue, or runs in one: the quick ways of plain queues pass over it.
+/// The job stands in a strand of a controlled queue, or runs in one, and is counted there instead of in its own lane.
 pub(super) const FLAG_FLOW: i64 = 4;
 
 /// What every place keeps of a job, as the columns of [`HotColumn`].
