@@ -136,3 +136,19 @@ async fn m13_a_damaged_control_stops_its_queue_and_no_other() {
     client.queue("bad").expect("a name").control(Control::new().running(5)).await.expect("controlled");
     assert_eq!(store.claim(&request).await.expect("claim").jobs.len(), 1);
 }
+
+#[tokio::test]
+async fn m13_a_running_job_without_its_submitted_row_keeps_no_other_from_being_settled() {
+    let (_folder, path) = folder();
+    let store = Arc::new(SqliteStore::open(&path).expect("open"));
+    let client = windlass::Client::with_store(Arc::clone(&store) as Arc<dyn Store>);
+    client.queue("q").expect("a name").control(Control::new().running(5)).await.expect("controlled");
+    let job = || NewJob::new("t", Payload::default()).queue("q");
+    client.enqueue_all([job(), job()]).await.expect("enqueued");
+    let request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::new("q").expect("a name"), 2);
+    let leases =
+        store.claim(&request).await.expect("claim").jobs.into_iter().map(|claimed| claimed.lease.complete(None));
+    damage(&path, "delete from windlass_job where seq = (select min(seq) from windlass_leased)");
+    let settled = store.settle(&leases.collect::<Vec<_>>()).await.expect("settled");
+    assert!(settled.iter().all(|settled| matches!(settled, Settled::Applied(State::Completed))), "{settled:?}");
+}
