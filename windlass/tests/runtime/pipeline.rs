@@ -164,7 +164,6 @@ async fn a_worker_that_makes_no_sense_does_not_start(setup: Setup) {
         ("no slots", Worker::new(&setup.client).queue("default", 0).handle(handler)),
         ("queue twice", one().queue("default", 2).handle(handler)),
         ("bad queue", Worker::new(&setup.client).queue("a b", 1).handle(handler)),
-        ("late state", one().handle(handler).with_state(())),
         ("weight of nothing", one().weight("other", 2).handle(handler)),
         // A backoff may stand before its handler; without one it is a slip.
         ("backoff of nothing", one().backoff_of("other", |_| Duration::ZERO).handle(handler)),
