@@ -7,4 +7,5 @@ set look = case when s.lane = 0 or s.look = 4000000000000000001 then s.look when
 where s.queue = $1::int
     and ($2::boolean
         or s.look = 4000000000000000000 and s.owner is not null
-            and not exists (select from windlass.job j where j.seq = s.owner))
+            -- A question about existence would be hashed on PostgreSQL 17 and later, which reads all jobs.
+            and (select j.seq from windlass.job j where j.seq = s.owner) is null)
