@@ -75,10 +75,10 @@ impl Acting {
         Ok(self.act(act, why).on(id).await?)
     }
 
-    /// Acts on one job; gives it as it is afterwards.
+    /// Acts on one job; gives it as it is afterwards, a large one without its data: it was not asked for.
     pub(super) async fn change(&self, id: JobId, act: Act, why: impl Into<String>) -> Result<Json<Job>, Refusal> {
         self.on(id, act, why).await?;
-        Ok(Json(Shown::to(&self.caller).job(&self.state.client().job(id).await?)))
+        Ok(Json(Shown::to(&self.caller).briefly(&self.state.client().job(id).await?)))
     }
 
     /// Acts on every job that matches and can.

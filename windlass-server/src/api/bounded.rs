@@ -249,6 +249,11 @@ impl Shown {
         if self.data { Job::from(job) } else { Job::without_payloads(job) }
     }
 
+    /// A job as it is shown to somebody who did not ask for it: without its data where that is large.
+    pub(super) fn briefly(self, job: &JobRecord) -> Job {
+        Shown { data: self.data && bytes_of(job) < STREAM_FROM_BYTES }.job(job)
+    }
+
     fn bytes(self, job: &JobRecord) -> usize {
         if self.data { bytes_of(job) } else { JOB_BYTES }
     }

@@ -54,7 +54,8 @@ macro_rules! job {
             /// What `payload_base64` holds.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub content_type: Option<String>,
-            /// That payload, result and checkpoint are left out, because the caller may not see them or did not want them.
+            /// That payload, result and checkpoint are left out: the caller may not see them or did not want them, or they have more than
+            /// 1 MiB and the call was an act.
             #[serde(default, skip_serializing_if = "std::ops::Not::not")]
             pub payload_hidden: bool,
             /// How often it was started; 0 before the first.

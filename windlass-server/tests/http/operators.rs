@@ -224,3 +224,18 @@ async fn a_caller_whom_the_guard_knows_cannot_act_as_another() {
     server.send(as_bob(request("POST", &format!("/v1/jobs/{id}/cancel?by=ada"), Body::empty()))).await.ok();
     assert_eq!(server.get("/v1/acts").await.ok()["items"][0]["by"], json!("bob"));
 }
+
+/// H3: nobody asked for the data of a job that was acted on, and nobody counts it.
+#[tokio::test]
+async fn h3_an_act_answers_a_large_job_without_its_data() {
+    let server = Server::new();
+    for (size, is_left_out) in [(1000, false), ((1 << 20) - 100, true)] {
+        let id = server.submit(json!({ "type": "t", "payload": "x".repeat(size) })).await;
+        let edited = server.call("PATCH", &format!("/v1/jobs/{id}"), json!({ "priority": "high" })).await;
+        assert_eq!(edited.status, 200);
+        let job = edited.json();
+        assert_eq!((&job["priority"], job.get("payload_hidden").is_some()), (&json!("high"), is_left_out));
+        assert_eq!(job.get("payload").is_some(), !is_left_out);
+        assert!(server.get(&format!("/v1/jobs/{id}")).await.ok()["payload"].is_string(), "who asks for it gets it");
+    }
+}

@@ -231,3 +231,71 @@ fn the_packages_say_what_they_are() {
     let library = std::fs::read_to_string(folder().join("../windlass/Cargo.toml")).expect("a manifest");
     assert!(library.contains("[package.metadata.docs.rs]\nall-features = true"));
 }
+
+/// A registry that asks for a token, and knows two images.
+fn registry(digest: &'static str) -> String {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let realm = format!("{url}/token");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let mut head = String::new();
+            while stream.read_line(&mut head).is_ok_and(|read| read > 2) {}
+            let answer = match () {
+                () if head.starts_with("GET /token?") => "200 OK\r\n\r\n{\"token\": \"let\"}".to_owned(),
+                () if !head.contains("Bearer let") => {
+                    format!("401 Unauthorized\r\nwww-authenticate: Bearer realm=\"{realm}\",service=\"r\"\r\n\r\n")
+                }
+                () => format!("200 OK\r\ndocker-content-digest: {digest}\r\n\r\n"),
+            };
+            let answer = format!("HTTP/1.0 {answer}");
+            stream.get_mut().write_all(answer.as_bytes()).expect("answered");
+        }
+    });
+    url
+}
+
+/// Images are pinned to what a registry says, and to nothing else.
+#[test]
+fn images_are_pinned_to_what_a_registry_says() {
+    const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let place = tempfile::tempdir().expect("a folder");
+    for (name, from) in [("scripts/pin-images", folder().join("../scripts/pin-images"))]
+        .into_iter()
+        .chain(["Containerfile", "compose.yaml"].map(|name| (name, folder().join(name))))
+    {
+        let to = place.path().join(if name.contains('/') { name.to_owned() } else { format!("deploy/{name}") });
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("made");
+        std::fs::copy(from, to).expect("copied");
+    }
+    let texts = || ["Containerfile", "compose.yaml"].map(|name| place.path().join("deploy").join(name)).map(read);
+    let run = |registry: &str, arguments: &[&str]| {
+        let mut command = Command::new("python3");
+        let command = command.arg(place.path().join("scripts/pin-images")).args(arguments);
+        command.env("WINDLASS_REGISTRY", registry).output().expect("python3 runs").status.code()
+    };
+    let before = texts();
+    assert_eq!(run("http://127.0.0.1:9", &[]), Some(3), "nobody answers");
+    assert_eq!(run(&registry("sha256:none"), &[]), Some(3), "that is no digest");
+    let url = registry(DIGEST);
+    assert_eq!(run(&url, &["--check"]), Some(1), "a release ends here");
+    assert_eq!(texts(), before, "nothing was written so far");
+    assert_eq!(run(&url, &[]), Some(0));
+    let [containerfile, compose] = texts();
+    for (text, images) in [(&containerfile, 2), (&compose, 1)] {
+        assert_eq!(text.matches(DIGEST).count(), images, "{text}");
+        let named = text.lines().filter(|line| line.contains("docker.io/"));
+        assert!(named.clone().all(|line| line.contains(DIGEST)), "{text}");
+    }
+    assert_eq!(run(&url, &["--check"]), Some(0));
+    let moved = registry("sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    assert_eq!(run(&moved, &["--check"]), Some(1), "the tag names another image now");
+    let release = read(folder().join("../scripts/release-check"));
+    assert!(release.contains("step \"Images\" images") && release.contains("scripts/pin-images --check"));
+}
+
+fn read(path: PathBuf) -> String {
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

@@ -97,6 +97,7 @@ fn closed(name: GateName, gate: &Gate, limit: &Limit, now: Timestamp) -> Option<
     let until = gate.room(limit, now).again_at;
     let words = match (by, limit.running, gate.held_until, limit.rate.zip(until)) {
         (LIMIT, Some(most), _, _) => format!("runs {} of {most}", gate.running),
+        (HOLD, _, Some(Timestamp::MAX), _) => "could not be read, and is closed until its hold is lifted".to_owned(),
         (HOLD, _, Some(held), _) => format!("is held until {held}"),
         (RATE, _, _, Some((rate, at))) => format!("may start again at {at} ({rate})"),
         _ => "lets nothing through".to_owned(),

@@ -83,6 +83,12 @@ pub struct Room {
 }
 
 impl Gate {
+    /// What stands for a gate whose row cannot be read: it lets nothing through until its hold is lifted, because nobody knows any more
+    /// what it had let through.
+    pub fn unreadable() -> Self {
+        Gate { held_until: Some(Timestamp::MAX), ..Gate::default() }
+    }
+
     /// How much it lets through under a limit. What runs may exceed a limit that was lowered.
     pub fn room(&self, limit: &Limit, now: Timestamp) -> Room {
         let free = limit.running.map_or(u32::MAX, |most| most.saturating_sub(self.running));

@@ -139,3 +139,30 @@ async fn m13_a_damaged_control_stops_its_queue_and_no_other() {
     client.queue("bad").expect("a name").control(windlass::flow::Control::new().running(5)).await.expect("controlled");
     assert!(fresh.queues().await.expect("queues")[0].control.is_some());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn m13_a_damaged_limit_stops_its_key_and_nothing_else() {
+    use windlass::flow::{Control, Limit};
+    let (store, schema) = store().await;
+    let client = windlass::Client::with_store(Arc::clone(&store) as Arc<dyn Store>);
+    let queue = client.queue("gated").expect("a name");
+    queue.control(Control::new().each_key(Limit::running(5))).await.expect("controlled");
+    queue.limit_key("a", Limit::running(9)).await.expect("limited");
+    damage(&schema, "update windlass.strand set limits = '{' where key = 'a'").await;
+    let jobs = ["a", "b"].map(|key| plain().queue("gated").key(key));
+    let more = client.enqueue_all(jobs).await.expect("enqueued");
+    let mut request = ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 10);
+    request.queues.push((QueueName::new("gated").expect("a name"), 10));
+    let claimed = store.claim(&request).await.expect("a damaged limit fails no claim").jobs;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [more[1].id]);
+    let why = store.explain(more[0].id).await.expect("explained").reasons;
+    assert!(format!("{why:?}").contains("could not be read"), "{why:?}");
+    let keys = store.keys(&windlass::store::KeyQuery::new(QueueName::new("gated").expect("a name"))).await;
+    assert_eq!(keys.expect("keys").items.len(), 2);
+    let found = store.check().await.expect("check");
+    assert!(found.iter().any(|found| found.contains("the limit of key \"a\" in queue gated")), "{found:?}");
+    // Who lifts the hold mends it.
+    queue.resume_key("a").await.expect("resumed");
+    assert_eq!(store.claim(&request).await.expect("claim").jobs.len(), 1);
+    assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
+}

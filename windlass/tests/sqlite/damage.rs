@@ -1,6 +1,6 @@
 //! A damaged row stops one job and not its queue (M13), and `check` finds it.
 
-use windlass::flow::Control;
+use windlass::flow::{Control, GateName, Limit, Rate};
 use windlass::job::{CODE_DAMAGED, Why};
 use windlass::store::{ListQuery, Sample, SampleStep};
 
@@ -134,6 +134,46 @@ async fn m13_a_damaged_control_stops_its_queue_and_no_other() {
     assert!(found.iter().any(|found| found.contains("the control of queue bad")), "{found:?}");
     // Who sets it anew mends it.
     client.queue("bad").expect("a name").control(Control::new().running(5)).await.expect("controlled");
+    assert_eq!(store.claim(&request).await.expect("claim").jobs.len(), 1);
+}
+
+#[tokio::test]
+async fn m13_a_damaged_gate_stops_what_stands_before_it_and_nothing_else() {
+    let (_folder, path) = folder();
+    let store = Arc::new(SqliteStore::open(&path).expect("open"));
+    let client = windlass::Client::with_store(Arc::clone(&store) as Arc<dyn Store>);
+    let (gated, other) = (QueueName::new("gated").expect("a name"), QueueName::new("other").expect("a name"));
+    let (rate, queue) = (Rate::per_hour(1000).burst(100), client.queue("gated").expect("a name"));
+    queue.control(Control::new().each_key(Limit::rated(rate)).rate(rate)).await.expect("controlled");
+    let job = |queue: &str, key: &str| NewJob::new("t", Payload::default()).queue(queue).key(key);
+    let both = || [job("gated", "a"), job("gated", "b")];
+    client.enqueue_all(both()).await.expect("enqueued");
+    let mut request = ClaimRequest::new(WorkerId::new("w").expect("a name"), gated.clone(), 10);
+    request.queues.push((other, 10));
+    let leases = store.claim(&request).await.expect("claim").jobs;
+    assert_eq!(leases.len(), 2, "each key has a gate now");
+    damage(&path, "update windlass_gate set gate = '{' where name = 'k:a'");
+    let settlements: Vec<_> = leases.into_iter().map(|claimed| claimed.lease.complete(None)).collect();
+    assert!(store.settle(&settlements).await.expect("settled").iter().all(|one| matches!(one, Settled::Applied(_))));
+    let more = client.enqueue_all(both().into_iter().chain([job("other", "a")])).await.expect("enqueued");
+    let claimed = store.claim(&request).await.expect("a damaged gate fails no claim").jobs;
+    let seen: Vec<_> = claimed.iter().map(|claimed| claimed.job.spec.options.key.clone()).collect();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(!claimed.iter().any(|claimed| claimed.job.id == more[0].id), "the key of the damaged gate is closed");
+    let why = store.explain(more[0].id).await.expect("explained").reasons;
+    assert!(format!("{why:?}").contains("could not be read"), "{why:?}");
+    let found = store.check().await.expect("check");
+    assert!(found.iter().any(|found| found.contains("a gate of queue gated cannot be read")), "{found:?}");
+    // Who lifts the hold mends it.
+    queue.resume_key("a").await.expect("resumed");
+    assert_eq!(store.claim(&request).await.expect("claim").jobs.len(), 1);
+    assert_eq!(store.check().await.expect("check"), Vec::<String>::new());
+    // The gate of the queue stops the queue, and no other.
+    damage(&path, "update windlass_gate set gate = x'00' where name = ''");
+    client.enqueue_all([job("gated", "b"), job("other", "b")]).await.expect("enqueued");
+    let claimed = store.claim(&request).await.expect("a damaged gate fails no claim").jobs;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.spec.queue.as_str()).collect::<Vec<_>>(), ["other"]);
+    queue.hold(GateName::Queue, None).await.expect("lifted");
     assert_eq!(store.claim(&request).await.expect("claim").jobs.len(), 1);
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
-use windlass::job::{AttemptRecord, Explanation, LogLine, Settlement, Why};
+use windlass::job::{AttemptRecord, Explanation, LogLine, Settlement, Why, WorkerId};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
     Act, ActRecord, Announced, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted,
@@ -112,6 +112,13 @@ impl Bound {
             return Err(Error::Unauthorized("a whole queue is more than this token's types".to_owned()));
         }
         narrowed("queue", Some(queue.clone()), &self.bounds.queues).map(drop)
+    }
+
+    /// A worker, and what of it the token is for.
+    async fn worker(&self, id: &WorkerId) -> Result<(Option<WorkerRecord>, Option<WorkerRecord>)> {
+        let known = self.inner.workers().await?.into_iter().find(|known| known.id == *id);
+        let seen = known.clone().and_then(|known| narrowed_worker(&self.bounds, known));
+        Ok((known, seen))
     }
 
     /// Refuses a bound token what is of no one queue.
@@ -325,6 +332,13 @@ impl Layer for Bound {
         for served in &worker.queues {
             narrowed("queue", Some(served.queue.clone()), &self.bounds.queues)?;
         }
+        // Who speaks in the name of a worker of others could hide it from operators, or undo what they told it.
+        if !self.bounds.is_empty()
+            && let (known, seen) = self.worker(&worker.id).await?
+            && seen != known
+        {
+            return Err(of_others(&worker.id));
+        }
         let mut worker = worker.clone();
         match &worker.types {
             Some(types) => {
@@ -340,14 +354,9 @@ impl Layer for Bound {
 
     /// A worker that serves others, too, is not this token's to stop.
     async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
-        let known = self.inner.workers().await?.into_iter().find(|known| known.id == edit.worker);
-        let seen = known.clone().and_then(|known| narrowed_worker(&self.bounds, known));
-        match seen {
-            None => Err(Error::not_found("worker", edit.worker.as_str())),
-            seen if seen != known => {
-                let problem = format!("worker {} serves queues or types that this token is not for", edit.worker);
-                Err(Error::Unauthorized(problem))
-            }
+        match self.worker(&edit.worker).await? {
+            (_, None) => Err(Error::not_found("worker", edit.worker.as_str())),
+            (known, seen) if seen != known => Err(of_others(&edit.worker)),
             _ => self.inner.edit_worker(edit, by).await,
         }
     }
@@ -383,8 +392,15 @@ impl Layer for Bound {
         };
         if !self.bounds.is_empty()
             && let Some(there) = self.schedule(name).await?
+            && self.bounds.check_lane(&there.spec.job).is_err()
         {
-            self.bounds.check_lane(&there.spec.job)?;
+            // What jobs it is of is not told, and whether it is there only where that cannot be helped.
+            return Err(match edit {
+                ScheduleEdit::Create(_) | ScheduleEdit::Put { .. } => {
+                    Error::Unauthorized(format!("schedule {name:?} is of jobs that this token is not for"))
+                }
+                _ => Error::not_found("schedule", name),
+            });
         }
         self.inner.edit_schedule(edit, by).await
     }
@@ -411,4 +427,8 @@ impl Layer for Bound {
         self.whole("workflows")?;
         self.inner.workflows(query).await
     }
+}
+
+fn of_others(worker: &WorkerId) -> Error {
+    Error::Unauthorized(format!("worker {worker} serves queues or types that this token is not for"))
 }

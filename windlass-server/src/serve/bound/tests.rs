@@ -161,8 +161,16 @@ async fn m17_a_bound_token_stops_no_worker_that_serves_others() {
         not_there.to_string(),
         client.drain_worker("nobody").await.expect_err("nobody").to_string().replace("nobody", "other")
     );
+    // Nor does it speak in their names, by which it could take them out of sight, or undo what they were told.
+    whole.drain_worker("other").await.expect("it lives");
+    for queues in [&["mail"][..], &[]] {
+        let queues = queues.iter().map(|name| ServedQueue { queue: queue(name), slots: 1, busy: 0 }).collect();
+        let id = WorkerId::new("other").expect("a name");
+        let report = WorkerReport { id, host: "elsewhere".to_owned(), queues, types: None };
+        assert!(is_unauthorized(client.store().announce(&report).await));
+    }
     let draining = whole.workers().await.expect("workers").into_iter().filter(|worker| worker.draining);
-    assert_eq!(draining.map(|worker| worker.id.to_string()).collect::<Vec<_>>(), ["own"]);
+    assert_eq!(draining.map(|worker| worker.id.to_string()).collect::<Vec<_>>(), ["other", "own"]);
 }
 
 #[tokio::test]
@@ -259,4 +267,20 @@ async fn l2_the_callback_of_a_schedule_is_hidden_too() {
         let seen = seen.expect("schedules");
         assert_eq!(seen[0].spec.job.options.callback_url.as_deref(), Some("https://hooks.example/"));
     }
+}
+
+#[tokio::test]
+async fn m17_a_bound_token_learns_nothing_of_the_schedules_of_others() {
+    let (client, whole, _) = bound(false).await;
+    let job = |queue: &str| NewJob::new("salaries", Payload::default()).queue(queue);
+    let hour = std::time::Duration::from_secs(3600);
+    let hourly = |queue: &str| windlass::Schedule::every("nightly", hour, job(queue)).expect("valid");
+    whole.put_schedule(&hourly("pay")).await.expect("stored");
+    for answer in [client.trigger_schedule("nightly").await.map(drop), client.pause_schedule("nightly").await.map(drop)]
+    {
+        let refused = answer.expect_err("it is not there for this token").to_string();
+        assert!(refused.contains("does not exist") && !refused.contains("salaries"), "{refused}");
+    }
+    let refused = client.put_schedule(&hourly("mail")).await.expect_err("the name is taken").to_string();
+    assert!(!refused.contains("salaries") && !refused.contains("pay"), "{refused}");
 }

@@ -194,8 +194,12 @@ fn without_secret_key(message: String) -> String {
     if is_secret { format!("{front}(hidden: it looks like a secret){back}") } else { message }
 }
 
-/// What is wrong with a value, without the value: `invalid type: string "…", expected a sequence` repeats it.
+/// What is wrong with a value, without the value: `invalid type: string "…", expected a sequence` repeats it, and so does
+/// ``unknown variant `…`, expected one of``.
 fn without_value(message: &str) -> String {
+    if let Some((_, known)) = message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once("`, ")) {
+        return format!("unknown value, {known}");
+    }
     let cut = message.find(" \"").zip(message.rfind("\", expected"));
     match cut.filter(|(from, to)| from < to) {
         Some((from, to)) => format!("{}{}", &message[..from], &message[to + 1..]),

@@ -172,10 +172,12 @@ impl Settings {
 
     fn check(given: Given, file: file::File) -> anyhow::Result<Self> {
         let any_port = given.listen.is_none() && file.listen.is_none();
-        let listen = match given.listen.as_deref().or(file.listen.as_deref()) {
-            None => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
-            Some(text) => address(text)?,
-        };
+        // A value of the file is not repeated: it may be a secret in the wrong place.
+        let listen = match (given.listen.as_deref(), file.listen.as_deref()) {
+            (Some(text), _) => address(text).with_context(|| format!("listen: {text:?} is no address; {ADDRESSES}")),
+            (None, Some(text)) => address(text).with_context(|| format!("listen: this is no address; {ADDRESSES}")),
+            (None, None) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT)),
+        }?;
         let tokens = tokens(&file.tokens)?;
         if !listen.ip().is_loopback() && tokens.is_empty() {
             bail!(
@@ -187,11 +189,14 @@ impl Settings {
         let hosts = file.hosts.iter().map(|host| Host::parse(host)).collect::<Result<_, _>>();
         let log = match (given.log, file.log.format.as_deref()) {
             (Some(format), _) => Some(format),
-            (None, text) => text.map(str::parse).transpose().map_err(anyhow::Error::msg).context("log.format")?,
+            (None, text) => text.map(str::parse).transpose().ok().context("log.format: must be text or json")?,
         };
         let level = match (given.level, file.log.level.as_deref()) {
             (Some(level), _) => Some(level),
-            (None, text) => text.map(str::parse).transpose().map_err(anyhow::Error::msg).context("log.level")?,
+            (None, text) => {
+                let known = "log.level: must be error, warn, info, debug or trace";
+                text.map(str::parse).transpose().ok().context(known)?
+            }
         };
         Ok(Settings {
             store: given.store.or(file.store).unwrap_or_else(|| STORE.to_owned()),
@@ -233,19 +238,22 @@ impl Settings {
     }
 }
 
+/// What an address to listen on looks like.
+const ADDRESSES: &str = "write 127.0.0.1:7654 or 0.0.0.0:7654";
+
 /// An address to listen on: `127.0.0.1:7654`, `[::1]:7654`, `localhost:7654`, or a port alone.
-fn address(text: &str) -> anyhow::Result<SocketAddr> {
+fn address(text: &str) -> Option<SocketAddr> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::new(loopback, port));
+        return Some(SocketAddr::new(loopback, port));
     }
     if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
-        return Ok(SocketAddr::new(loopback, port));
+        return Some(SocketAddr::new(loopback, port));
     }
     if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, PORT));
+        return Some(SocketAddr::new(ip, PORT));
     }
-    text.parse().map_err(|_| anyhow::anyhow!("listen: {text:?} is no address; write 127.0.0.1:7654 or 0.0.0.0:7654"))
+    text.parse().ok()
 }
 
 fn tokens(given: &[file::Token]) -> anyhow::Result<Tokens> {
@@ -278,7 +286,7 @@ fn base(text: &str) -> anyhow::Result<String> {
         return Ok(String::new());
     }
     if !path.starts_with('/') || path.contains("//") || path.contains("..") || !path.chars().all(plain) {
-        bail!("base: {text:?} is no path; write /windlass");
+        bail!("base: this is no path; write /windlass");
     }
     Ok(path.to_owned())
 }

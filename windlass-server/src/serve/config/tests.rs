@@ -98,7 +98,11 @@ fn what_is_out_of_bounds_is_named() {
         ("[webhooks]\nsecrets = [\"hunter2hunter2\"]", "webhooks.secrets"),
         ("[webhooks]\nallow = [\"10.0.0.0/99\"]", "webhooks.allow"),
         ("[webhooks]\ntimeout = \"60s\"", "webhooks.timeout"),
-        ("[[tokens]]\nrole = \"king\"\nsha256 = \"\"", "king"),
+        ("[[tokens]]\nrole = \"hunter2\"\nsha256 = \"\"", "line 2: unknown value, expected one of `read`"),
+        ("listen = \"hunter2\"", "listen"),
+        ("base = \"hunter2\"", "base"),
+        ("[log]\nformat = \"hunter2\"", "log.format"),
+        ("[log]\nlevel = \"hunter2\"", "log.level"),
         ("[[tokens]]\nrole = \"read\"\nsha256 = \"xyz\"", "tokens, entry 1"),
     ] {
         let refused = format!("{:#}", settings(Given::default(), text).expect_err(text));

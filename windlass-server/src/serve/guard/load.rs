@@ -29,7 +29,13 @@ const WORK_SHARE: usize = 4;
 const ANSWERS_BYTES: usize = 128 << 20;
 /// What one answer takes of it at most, be it ever so large: each has its turn.
 const ANSWER_BYTES_MOST: usize = ANSWERS_BYTES / 4;
-/// How long an answer waits for room.
+/// The same for answers to calls that change something, which cannot be let go. Beyond it each keeps the place of its call.
+const DONE_BYTES: usize = 64 << 20;
+/// What a job of a batch takes in memory beside its bytes while the batch is stored, and its part of the answer.
+const DECODED_JOB_BYTES: usize = 1 << 10;
+/// What all jobs of a batch take so at most: as many as a batch may hold.
+const DECODED_BYTES_MOST: usize = DECODED_JOB_BYTES * windlass::job::BATCH_MAX;
+/// How long an answer waits for room, and a batch that has arrived.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a call takes a place of.
@@ -94,6 +100,8 @@ pub(super) struct Pools {
     work_memory: Arc<Semaphore>,
     /// The same for answers to readers.
     answers: Arc<Semaphore>,
+    /// The same for answers to calls that change something.
+    done: Arc<Semaphore>,
 }
 
 impl Pools {
@@ -104,6 +112,7 @@ impl Pools {
             let bytes = (bytes / 100 * percent).max(limits.batch_bytes);
             Arc::new(Semaphore::new(bytes.next_multiple_of(STEP_BYTES) / 1024))
         };
+        let kib = |bytes: usize| Arc::new(Semaphore::new((bytes / 1024 * percent / 100).max(ANSWER_BYTES_MOST / 1024)));
         let for_work = limits.body_memory_bytes / WORK_SHARE;
         Pools {
             reads: places(limits.requests),
@@ -113,7 +122,8 @@ impl Pools {
             waits: places(limits.waits),
             memory: room(limits.body_memory_bytes - for_work),
             work_memory: room(for_work),
-            answers: Arc::new(Semaphore::new((ANSWERS_BYTES / 1024 * percent / 100).max(ANSWER_BYTES_MOST / 1024))),
+            answers: kib(ANSWERS_BYTES),
+            done: kib(DONE_BYTES),
         }
     }
 
@@ -182,8 +192,22 @@ impl Load {
 
     /// Room for an answer of this size, if there is some at once; `None` inside for a small one, which needs none.
     pub(super) fn answer(&self, bytes: usize, own: Option<&Pools>) -> Option<Option<Answered>> {
+        self.take(|pools| &pools.answers, bytes, own)
+    }
+
+    /// The same for the answer to a call that changed something.
+    pub(super) fn done(&self, bytes: usize, own: Option<&Pools>) -> Option<Option<Answered>> {
+        self.take(|pools| &pools.done, bytes, own)
+    }
+
+    fn take(
+        &self,
+        of: impl Fn(&Pools) -> &Arc<Semaphore>,
+        bytes: usize,
+        own: Option<&Pools>,
+    ) -> Option<Option<Answered>> {
         let Some(kib) = answer_kib(bytes) else { return Some(None) };
-        let take = |pools: &Pools| Arc::clone(&pools.answers).try_acquire_many_owned(kib).ok();
+        let take = |pools: &Pools| Arc::clone(of(pools)).try_acquire_many_owned(kib).ok();
         let own = match own {
             Some(own) => Some(take(own)?),
             None => None,
@@ -203,6 +227,17 @@ impl Load {
             None => None,
         };
         Ok(Some(Turn { _all: take(&self.all, Full::Server).await?, _own: own }))
+    }
+
+    /// How large a body is once its jobs are made of it: one of many small ones takes ten times its bytes.
+    pub(super) fn decoded_bytes(&self, path: &str, body: &[u8]) -> usize {
+        if !matches!(path, "/v1/jobs/batch" | "/v1/workflows") {
+            return body.len();
+        }
+        // Each job is an object; an object within a payload counts, too, up to the most jobs that there can be.
+        let objects = body.iter().filter(|byte| **byte == b'{').count();
+        let decoded = objects.saturating_mul(DECODED_JOB_BYTES).min(DECODED_BYTES_MOST);
+        body.len() + decoded.min(self.limits.batch_bytes.saturating_sub(body.len()))
     }
 
     /// The largest body that this call takes.
@@ -228,7 +263,11 @@ fn answer_kib(bytes: usize) -> Option<u32> {
 }
 
 async fn patiently(of: &Arc<Semaphore>, many: u32) -> Option<OwnedSemaphorePermit> {
-    let permit = tokio::time::timeout(PATIENCE, Arc::clone(of).acquire_many_owned(many)).await;
+    within(of, many, PATIENCE).await
+}
+
+async fn within(of: &Arc<Semaphore>, many: u32, patience: Duration) -> Option<OwnedSemaphorePermit> {
+    let permit = tokio::time::timeout(patience, Arc::clone(of).acquire_many_owned(many)).await;
     permit.ok().and_then(Result::ok)
 }
 
@@ -242,13 +281,22 @@ pub(super) struct Room<'a> {
 impl Room<'_> {
     /// Makes room for this number of bytes in all.
     pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), Full> {
+        self.grow_within(bytes, PATIENCE).await
+    }
+
+    /// The same for a body that has arrived: it waits for as long as others take, for its own bytes are counted already.
+    pub(super) async fn decode(&mut self, bytes: usize) -> Result<(), Full> {
+        self.grow_within(bytes, ANSWER_PATIENCE).await
+    }
+
+    async fn grow_within(&mut self, bytes: usize, patience: Duration) -> Result<(), Full> {
         if bytes <= self.held {
             return Ok(());
         }
         let step = (bytes - self.held).next_multiple_of(STEP_BYTES);
         let kib = u32::try_from(step / 1024).unwrap_or(u32::MAX);
         for (pool, full, held) in &mut self.from {
-            let more = patiently(pool, kib).await.ok_or(*full)?;
+            let more = within(pool, kib, patience).await.ok_or(*full)?;
             match held {
                 Some(held) => held.merge(more),
                 None => *held = Some(more),
@@ -422,6 +470,45 @@ mod tests {
         assert!(settling.grow(mib).await.is_ok(), "workers have room of their own");
         drop(large);
         assert!(begun[0].grow(SMALL_BYTES + 1).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h3_many_small_jobs_take_room_for_what_is_made_of_them() {
+        let mib = 1 << 20;
+        let load = load(Limits { batch_bytes: 16 * mib, body_memory_bytes: 64 * mib, ..Limits::default() });
+        let body = |jobs: usize| format!(r#"{{"jobs":[{}]}}"#, vec![r#"{"type":"t"}"#; jobs].join(",")).into_bytes();
+        let small = load.decoded_bytes("/v1/jobs/batch", &body(10));
+        assert!(small < SMALL_BYTES, "{small}");
+        let many = load.decoded_bytes("/v1/jobs/batch", &body(10_000));
+        assert!(many > 9 * mib && many < 11 * mib, "{many}");
+        assert_eq!(load.decoded_bytes("/v1/workflows", &body(10_000)), many);
+        let braces = vec![b'{'; 15 * mib];
+        assert_eq!(load.decoded_bytes("/v1/jobs/batch", &braces), 16 * mib, "the largest has its turn");
+        assert_eq!(load.decoded_bytes("/v1/jobs", &braces), 15 * mib, "a payload is kept as it is");
+        let mut held: Vec<_> = (0..4).map(|_| load.room(Class::Ordinary, None)).collect();
+        for room in &mut held {
+            room.decode(many).await.expect("four are less than 48 MiB");
+        }
+        let mut next = load.room(Class::Ordinary, None);
+        let (asked, _) = tokio::join!(next.decode(many), async {
+            tokio::time::sleep(PATIENCE * 2).await;
+            held.pop();
+        });
+        assert_eq!(asked, Ok(()), "it waits for as long as the others take");
+        assert_eq!(load.room(Class::Ordinary, None).decode(many).await, Err(Full::Server));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h3_answers_to_acts_have_room_of_their_own() {
+        let load = load(Limits { token_percent: 50, ..Limits::default() });
+        let (greedy, other) = (load.share(), load.share());
+        let held: Vec<_> = (0..2).map(|_| load.done(DONE_BYTES / 4, Some(&greedy)).expect("room")).collect();
+        assert!(load.done(DONE_BYTES / 4, Some(&greedy)).is_none());
+        assert!(load.done(SMALL_BYTES, Some(&greedy)).expect("no room is needed").is_none());
+        assert!(load.done(DONE_BYTES / 4, Some(&other)).is_some());
+        assert!(load.answer(ANSWERS_BYTES / 4, Some(&greedy)).is_some(), "readers have room of their own");
+        drop(held);
+        assert!(load.done(DONE_BYTES / 4, Some(&greedy)).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -245,7 +245,8 @@ impl Guard {
             let detail = format!("the body must not be encoded, is {:.20}", coding.to_str().unwrap_or("?"));
             return Err(Box::new(closing(refusal(Kind::UNSUPPORTED_MEDIA_TYPE, detail))));
         }
-        let most = self.load.body_bytes(request.uri().path());
+        let path = request.uri().path().to_owned();
+        let most = self.load.body_bytes(&path);
         let declared = request.body().size_hint().exact();
         if declared.is_some_and(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX) > most) {
             return Err(too_large(most));
@@ -253,7 +254,10 @@ impl Guard {
         let (parts, body) = request.into_parts();
         let read = tokio::time::timeout(self.limits.body_timeout, arrived(body, most, room)).await;
         match read {
-            Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+            Ok(Ok(bytes)) => match room.decode(self.load.decoded_bytes(&path, &bytes)).await {
+                Ok(()) => Ok(Request::from_parts(parts, Body::from(bytes))),
+                Err(full) => Err(no_room(full)),
+            },
             Ok(Err(refusal)) => Err(refusal),
             Err(_) => {
                 metrics::refused("slow body");
@@ -283,6 +287,13 @@ impl Guard {
             }
         };
         let response = if class.looks() { self.weighed(api, request, own).await } else { answered(api, request).await };
+        if !class.looks() && !class.lasts() {
+            // It cannot be asked again: without room it keeps the place of its call until it has been sent.
+            return match self.load.done(known_bytes(&response), own) {
+                Some(room) => held(response, room),
+                None => response.map(|body| Held::body(body, Some(turn))),
+            };
+        }
         if class.lasts() {
             return response.map(|body| Held::stream(body, turn, until.reached().boxed()));
         }
@@ -350,17 +361,19 @@ async fn arrived(body: Body, most: usize, room: &mut Room<'_>) -> Result<Bytes, 
         if whole > most {
             return Err(too_large(most));
         }
-        if let Err(full) = room.grow(whole).await {
-            metrics::refused("memory");
-            let detail = match full {
-                Full::Server => "the server holds too many large bodies",
-                Full::Token => "the server holds too many large bodies of this token",
-            };
-            return Err(Box::new(closing(refusal(Kind::UNAVAILABLE, detail))));
-        }
+        room.grow(whole).await.map_err(no_room)?;
         bytes.extend_from_slice(&frame);
     }
     Ok(bytes.freeze())
+}
+
+fn no_room(full: Full) -> Box<Response<Body>> {
+    metrics::refused("memory");
+    let detail = match full {
+        Full::Server => "the server holds too many large bodies",
+        Full::Token => "the server holds too many large bodies of this token",
+    };
+    Box::new(closing(refusal(Kind::UNAVAILABLE, detail)))
 }
 
 fn too_large(most: usize) -> Box<Response<Body>> {

@@ -7,7 +7,7 @@ use super::job_rows::{self, JobColumns, JobRow};
 use super::link::Link;
 use super::turns::Caller;
 use super::{Inner, schedules};
-use crate::flow::ControlRecord;
+use crate::flow::{ControlRecord, Limit};
 use crate::job::State;
 use crate::store::answer::counts;
 
@@ -61,6 +61,7 @@ impl Inner {
         self.read_every_job(link, &mut found).await?;
         read_every_attempt(link, &mut found).await?;
         read_every_schedule(link, &mut found).await?;
+        read_every_limit(link, &mut found).await?;
         Ok(found)
     }
 
@@ -105,6 +106,22 @@ async fn read_every_attempt(link: &Link<'_>, found: &mut Vec<String>) -> Result<
             if let Err(problem) = job_rows::failure_record(row.get("failure"), None) {
                 let (seq, version): (i64, i64) = (row.get("seq"), row.get("version"));
                 found.push(format!("attempt {version} of job number {seq}: its failure cannot be read: {problem}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn read_every_limit(link: &Link<'_>, found: &mut Vec<String>) -> Result<(), Fault> {
+    let mut from = i32::MIN;
+    while found.len() < FINDINGS_MAX {
+        let rows = link.query(include_str!("sql/check_limits.sql"), &[&from, &CHUNK]).await?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        from = last.get("strand");
+        for row in &rows {
+            if let Err(problem) = serde_json::from_str::<Limit>(row.get("limits")) {
+                let (queue, key): (&str, &str) = (row.get("name"), row.get("key"));
+                found.push(format!("the limit of key {key:?} in queue {queue} cannot be read: {problem}"));
             }
         }
     }

@@ -63,12 +63,15 @@ impl PostgresOptions {
     pub fn new(url: &str) -> Result<Self> {
         // Drivers look for the `@` first: where it comes late, all that looks like parameters may be a piece of a password.
         let is_late = url.split_once('?').is_some_and(|(_, query)| query.contains('@'));
-        PostgresOptions::read(url).map_err(|error| match is_late {
-            true => Error::invalid(
+        PostgresOptions::read(url).map_err(|error| match error {
+            Error::InvalidArgument { field: "schema", .. } if names_password(url) => {
+                Error::invalid("schema", NO_SCHEMA)
+            }
+            _ if is_late => Error::invalid(
                 "store url",
                 "has a parameter that is not known; in a password write %3F for ? and %40 for @",
             ),
-            false => error,
+            error => error,
         })
     }
 
@@ -314,7 +317,15 @@ pub(super) fn check_schema(schema: &str) -> Result<()> {
     }
     // What follows a sign of URLs may be a piece of a password.
     let shown = schema.split([':', '/', '@', '?']).next().unwrap_or_default();
-    Err(Error::invalid("schema", format!("must be [a-z_][a-z0-9_]{{0,62}} and not begin with pg_, is {shown:?}")))
+    Err(Error::invalid("schema", format!("{NO_SCHEMA}, is {shown:?}")))
+}
+
+/// What a schema is that needs no quoting.
+const NO_SCHEMA: &str = "must be [a-z_][a-z0-9_]{0,62} and not begin with pg_";
+
+/// Whether a password is given by its key: a `?` or `&` in it makes parameters of its rest, which must not be repeated.
+fn names_password(url: &str) -> bool {
+    url.to_ascii_lowercase().contains("password")
 }
 
 /// The parameters that the driver does not know.
@@ -364,7 +375,7 @@ impl OwnParameters {
                 _ => {
                     self.target_session_attrs |= name == "target_session_attrs";
                     self.keepalives_idle |= name == "keepalives_idle";
-                    check_driver_parameter(name, pair)?;
+                    check_driver_parameter(url, name, pair)?;
                     kept.push(pair);
                     continue;
                 }
@@ -401,13 +412,16 @@ impl OwnParameters {
 }
 
 /// Asks the driver about one parameter alone, because it does not say which of several it refuses.
-fn check_driver_parameter(name: &str, pair: &str) -> Result<()> {
+fn check_driver_parameter(url: &str, name: &str, pair: &str) -> Result<()> {
     if format!("postgres://host/?{pair}").parse::<tokio_postgres::Config>().is_ok() {
         return Ok(());
     }
     // What is no name may be a piece of a password.
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let name = if is_name { format!("{name:?}") } else { "that is not a name".to_owned() };
+    let name = match is_name && !names_password(url) {
+        true => format!("{name:?}"),
+        false => "(hidden: it may be a piece of a password)".to_owned(),
+    };
     let problem =
         format!("the parameter {name} is not known, or its value cannot be meant; docs/postgres.md lists them");
     Err(Error::invalid("store url", problem))
@@ -479,6 +493,12 @@ mod tests {
         assert!(!refused.to_string().contains("secret"), "{refused}");
         let refused = PostgresOptions::new("postgres://ada:x/db?schema=secret-&v@host/db").expect_err("no such schema");
         assert!(!refused.to_string().contains("secret"), "{refused}");
+        for url in
+            ["host=h password=?secret", "postgres://host/db?password=a&secret", "host=h password=a?schema=Secret"]
+        {
+            let refused = PostgresOptions::new(url).expect_err("no such parameter").to_string();
+            assert!(!refused.to_ascii_lowercase().contains("secret"), "{refused}");
+        }
         let named = PostgresOptions::new("postgres://ada@host/db?sslmod=1").expect_err("no such parameter").to_string();
         assert!(named.contains("sslmod"), "{named}");
     }

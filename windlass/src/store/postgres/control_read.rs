@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Inner;
-use super::control_rows::{GateRows, owner_of};
+use super::control_rows::{GateRows, limit_and_hold, owner_of};
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::job_rows;
@@ -12,7 +12,7 @@ use super::lanes::Lane;
 use super::link::{Link, Parameter};
 use super::turns::Caller;
 use crate::error::Error;
-use crate::flow::{Control, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Head, KeyRecord, Limit, Owner, blocked};
+use crate::flow::{Control, ControlRecord, GATE_JOBS_MAX, Gate, GateName, Head, KeyRecord, Owner, blocked};
 use crate::job::{AheadByKey, EXPLAIN_SCAN_MAX, JobId, JobOptions, JobRecord, JobType, Why};
 use crate::store::answer::{DOOR_JOBS_MAX, Page};
 use crate::store::request::{Cursor, KeyQuery, PAGE_MAX};
@@ -38,16 +38,9 @@ pub(super) struct KnownKey {
 
 impl KnownKey {
     fn of(row: &Row) -> Result<Self, Fault> {
-        let limits: Option<&str> = row.get("limits");
-        let limit: Option<Limit> = limits.map(serde_json::from_str).transpose()?;
+        let (limit, held_until) = limit_and_hold(row);
         let id = row.get::<_, Option<uuid::Uuid>>("owner_id").map(JobId::from_uuid);
-        let gate = Gate {
-            tat: row.get("tat"),
-            held_until: row.get::<_, Option<i64>>("held_until").map(job_rows::time),
-            owner: row.get("owner"),
-            limit,
-            ..Gate::default()
-        };
+        let gate = Gate { tat: row.get("tat"), held_until, owner: row.get("owner"), limit, ..Gate::default() };
         Ok(KnownKey {
             key: row.get("key"),
             gate,

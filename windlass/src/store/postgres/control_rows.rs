@@ -49,13 +49,13 @@ pub(super) struct Kept {
 
 impl StrandRow {
     pub(super) fn read(row: &Row) -> Result<Self, Fault> {
-        let limits: Option<&str> = row.get("limits");
         let priority: Option<i16> = row.get("owner_priority");
         let owner_seq: Option<i64> = row.get("owner");
         let owner_head = match (owner_seq, priority, row.get::<_, Option<i64>>("owner_due")) {
             (Some(seq), Some(priority), Some(due)) => Some(head(seq, priority, due, false)?),
             _ => None,
         };
+        let (limit, held_until) = limit_and_hold(row);
         let mut strand = StrandRow {
             strand: row.get("strand"),
             key: row.get("key"),
@@ -67,10 +67,10 @@ impl StrandRow {
                 turn: row.get("turn"),
                 running: row.get("running"),
                 tat: row.get("tat"),
-                held_until: row.get("held_until"),
+                held_until: held_until.map(Timestamp::as_micros),
                 owner: owner_seq,
             },
-            limit: limits.map(serde_json::from_str).transpose()?,
+            limit,
             heads: Vec::new(),
             most: usize::try_from(row.get::<_, i32>("most")).unwrap_or_default(),
             of_each_priority: row.get("of_each_priority"),
@@ -134,6 +134,16 @@ impl StrandRow {
         };
         let was_open = matches!(self.kept.look, OPEN | TOUCHED_OPEN);
         Strand { id: i64::from(self.strand), job_type, key: self.key.clone(), wanted, was_open, heads, all }
+    }
+}
+
+/// A key's own limit and hold, from a row of one of its strands. A key whose limit cannot be read is closed, so that it stops its own
+/// jobs and no others.
+pub(super) fn limit_and_hold(row: &Row) -> (Option<Limit>, Option<Timestamp>) {
+    let held_until = row.get::<_, Option<i64>>("held_until").map(job_rows::time);
+    match row.get::<_, Option<&str>>("limits").map(serde_json::from_str).transpose() {
+        Ok(limit) => (limit, held_until),
+        Err(_) => (None, Gate::unreadable().held_until),
     }
 }
 

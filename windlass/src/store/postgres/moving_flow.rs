@@ -2,13 +2,14 @@
 //! What runs is counted anew from the leases that were moved.
 
 use super::control_columns::GateColumns;
+use super::control_rows::limit_and_hold;
 use super::driver_row::Row;
 use super::fault::Fault;
 use super::job_rows;
 use super::lanes::Lane;
 use super::link::{Link, Parameter};
 use super::moving::Mover;
-use crate::flow::{Control, ControlRecord, Gate, GateName, Limit};
+use crate::flow::{Control, ControlRecord, Gate, GateName};
 use crate::job::{JobType, QueueName};
 use crate::store::moving::Flow;
 use crate::time::Timestamp;
@@ -87,12 +88,12 @@ impl Mover {
 }
 
 fn read_gate(row: &Row, control: &Control) -> Result<Gate, Fault> {
-    let limit = row.get::<_, Option<&str>>("limits").map(serde_json::from_str::<Limit>).transpose()?;
+    let (limit, held_until) = limit_and_hold(row);
     // Where keys take no turns, a strand keeps the place of its next job there.
     let has_turn = control.fair || row.get::<_, Option<&str>>("key").is_none();
     Ok(Gate {
         tat: row.get("tat"),
-        held_until: row.get::<_, Option<i64>>("held_until").map(job_rows::time),
+        held_until,
         turn: if has_turn { row.get("turn") } else { 0 },
         owner: row.get("owner"),
         limit,

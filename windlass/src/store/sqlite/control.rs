@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::columns::{json, text};
 use super::fault::{Answer, Fault};
 use super::job_rows::Entry;
-use super::strands::StrandRow;
+use super::strands::{StrandRow, gate_in};
 use super::transaction::Transaction;
 use crate::error::Error;
 use crate::flow::{
@@ -120,8 +120,7 @@ impl Transaction<'_> {
             let mut statement = self.statement(include_str!("sql/list_gates.sql"))?;
             let mut rows = statement.query([queue.as_str()])?;
             while let Some(row) = rows.next()? {
-                let gate: Gate = json(row, "gate")?.ok_or_else(|| Fault::broken("a gate without its numbers"))?;
-                gates.insert(row.get("name")?, gate);
+                gates.insert(row.get("name")?, gate_in(row, "gate")?.unwrap_or_default());
             }
             let record = self.controlled(&queue)?;
             if record.as_ref().is_some_and(|record| record.control.fair) {
@@ -349,7 +348,7 @@ impl Transaction<'_> {
         while let Some(row) = rows.next()? {
             let name = GateName::from_stored(row.get_ref("name")?.as_str()?)?;
             let GateName::Key(key) = name else { continue };
-            kept.push((key, json(row, "gate")?.ok_or_else(|| Fault::broken("a gate without its numbers"))?));
+            kept.push((key, gate_in(row, "gate")?.unwrap_or_default()));
         }
         // Beyond the last row of a full page more may come; the strands of that row's key may not all be there.
         let full = [

@@ -5,7 +5,7 @@
 //! claim looked last, so a strand of which a lease has ended since then is found by an index. The same holds for open strands in
 //! their order, and for those that time will open.
 
-use rusqlite::{Row as SqlRow, params};
+use rusqlite::{Row as SqlRow, RowIndex, params};
 
 use super::columns::{columns, json, text, time};
 use super::fault::{Answer, Fault};
@@ -94,8 +94,16 @@ fn read_strand(row: &SqlRow<'_>) -> Answer<StrandRow> {
             place: row.get(StrandColumn::place.number())?,
             sequence: row.get(StrandColumn::next.number())?,
         },
-        gate: json(row, StrandColumn::gate.number())?.unwrap_or_default(),
+        gate: gate_in(row, StrandColumn::gate.number())?.unwrap_or_default(),
     })
+}
+
+/// The gate in a row, if there is one. One that cannot be read is closed, so that it stops what stands before it and nothing else.
+pub(super) fn gate_in(row: &SqlRow<'_>, column: impl RowIndex) -> Answer<Option<Gate>> {
+    match json(row, column) {
+        Err(Fault::Broken(_)) => Ok(Some(Gate::unreadable())),
+        read => read,
+    }
 }
 
 /// When to look at a strand again, as it is stored: 0 at any claim, a moment, less than 0 when something happened to its key, null
@@ -180,7 +188,7 @@ impl Transaction<'_> {
                 waiting: row.get::<_, u32>("waiting")?.into(),
                 counted: row.get("counted")?,
                 was_counted: row.get("counted")?,
-                gate: json(row, "gate")?.unwrap_or_default(),
+                gate: gate_in(row, "gate")?.unwrap_or_default(),
             });
         }
         Ok(doors)
@@ -246,7 +254,7 @@ impl Transaction<'_> {
         let mut rows = statement.query(params![queue.as_str(), name.stored()])?;
         match rows.next()? {
             None => Ok(Gate::default()),
-            Some(row) => json(row, "gate")?.ok_or_else(|| Fault::broken("a gate without its numbers")),
+            Some(row) => Ok(gate_in(row, "gate")?.unwrap_or_default()),
         }
     }
 
@@ -290,7 +298,7 @@ impl Transaction<'_> {
         let mut idle: Vec<(i64, String, String, String, i64, Option<Gate>)> = Vec::new();
         while let Some(row) = rows.next()? {
             let names = (row.get("queue")?, row.get("type")?, row.get("key")?);
-            idle.push((row.get("lane")?, names.0, names.1, names.2, row.get("counted")?, json(row, "gate")?));
+            idle.push((row.get("lane")?, names.0, names.1, names.2, row.get("counted")?, gate_in(row, "gate")?));
         }
         drop(rows);
         for (lane, queue, job_type, key, counted, gate) in idle {
