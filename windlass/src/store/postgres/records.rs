@@ -130,8 +130,8 @@ impl Inner {
         let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
         let (at, data) = (sample.at.as_micros(), job_rows::json(sample));
         link.execute(include_str!("sql/put_sample.sql"), &[&seconds, &at, &data]).await?;
-        let horizon = self.read_clock(&link).await?.minus(step.kept()).as_micros();
-        link.execute(include_str!("sql/forget_samples.sql"), &[&seconds, &horizon]).await?;
+        let (time, kept) = (self.given_time(), job_rows::micros(step.kept()));
+        link.execute(include_str!("sql/forget_samples.sql"), &[&time, &seconds, &kept]).await?;
         Ok(())
     }
 
