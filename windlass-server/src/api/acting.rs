@@ -8,14 +8,14 @@ use axum::http::request::Parts;
 use utoipa::IntoParams;
 use windlass::client::Operate;
 use windlass::flow::{ControlEdit, ControlRecord};
-use windlass::store::{Act, Filter, ScheduleEdit, ScheduleEdited};
+use windlass::store::{Act, Filter, ScheduleEdit, ScheduleEdited, WorkerEdit};
 use windlass::{JobId, QueueName};
 
 use super::ApiState;
 use super::bounded::Shown;
 use super::error::Refusal;
 use super::extract::{Caller, Query};
-use crate::wire::{Changed, Job};
+use crate::wire::{Changed, Job, Worker};
 
 /// The parameter of every act.
 #[derive(IntoParams)]
@@ -94,6 +94,11 @@ impl Acting {
     /// Pauses or resumes a queue.
     pub(super) async fn set_paused(&self, queue: QueueName, paused: bool, why: &str) -> Result<(), Refusal> {
         self.control(&ControlEdit::pause(queue, paused).because(why)).await.map(drop)
+    }
+
+    /// Tells a worker to take no more jobs, or to take some again.
+    pub(super) async fn edit_worker(&self, edit: &WorkerEdit) -> Result<Json<Worker>, Refusal> {
+        Ok(Json(Worker::from(&self.state.store().edit_worker(edit, self.by.as_deref()).await?)))
     }
 
     /// Changes the flow control of a queue.

@@ -110,7 +110,7 @@ async fn page(State(state): State<ApiState>, mut query: Query) -> Result<Json<Ev
 /// Hints that something changed
 ///
 /// Server-sent events for workers, so that they need not poll often: a queue may have a job, a job ended, a running job
-/// was asked to stop. Some may be lost; polling must suffice. The stream begins with a comment once it listens. With
+/// was asked to stop, a worker was told something. Some may be lost; polling must suffice. The stream begins with a comment once it listens. With
 /// `queue`, once for each, only jobs of these queues are told of as claimable, and ended jobs not at all.
 #[utoipa::path(
     get,

@@ -8,8 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use windlass::job::WorkerId;
 use windlass::store::{
-    Act, Filter, Operation, PAGE_MAX, QueueRecord, Target, WorkerRecord, WorkerReport as StoredReport,
+    Act, Filter, Operation, PAGE_MAX, QueueRecord, Target, WorkerEdit, WorkerRecord, WorkerReport as StoredReport,
 };
 use windlass::{Error, QueueName, State as JobState};
 
@@ -20,8 +21,8 @@ use super::operations;
 use super::roles::{Role, needs};
 use super::{ApiState, bounded, gone};
 use crate::wire::{
-    CLAIM_NAMES_MAX, Changed, NewOperation, OperationState, OperationStatus, Queue, QueuePage, Why, WorkerReport,
-    Workers,
+    Announced, CLAIM_NAMES_MAX, Changed, NewOperation, OperationState, OperationStatus, Queue, QueuePage, Why, Worker,
+    WorkerReport, Workers,
 };
 
 /// Longest name of a machine, in characters; as long as DNS allows.
@@ -38,6 +39,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(needs(Role::Operate, routes!(purge)))
         .routes(needs(Role::Read, routes!(workers)))
         .routes(needs(Role::Work, routes!(announce)))
+        .routes(needs(Role::Operate, routes!(drain)))
+        .routes(needs(Role::Operate, routes!(work_again)))
 }
 
 /// Queues, by name, with what waits in them
@@ -174,15 +177,16 @@ async fn workers(State(state): State<ApiState>, mut query: Query) -> Result<Json
 
 /// A worker says that it lives and what it serves
 ///
-/// Repeated at least every 30 s. It shows the worker to operators and to `explain`; claims do not need it.
+/// Repeated at least every 30 s. It shows the worker to operators and to `explain`; claims do not need it. The answer tells what
+/// operators want of it.
 #[utoipa::path(
     post,
     path = "/v1/workers",
     tag = "workers",
     request_body = WorkerReport,
-    responses((status = 204, description = "It was noted."))
+    responses((status = 200, description = "It was noted.", body = Announced))
 )]
-async fn announce(State(state): State<ApiState>, Body(report): Body<WorkerReport>) -> Result<StatusCode, Refusal> {
+async fn announce(State(state): State<ApiState>, Body(report): Body<WorkerReport>) -> Result<Json<Announced>, Refusal> {
     let counts = [("queues", report.queues.len()), ("types", report.types.as_ref().map_or(0, Vec::len))];
     if let Some((name, count)) = counts.into_iter().find(|(_, count)| *count > CLAIM_NAMES_MAX) {
         return Err(Error::invalid(name, format!("must be at most {CLAIM_NAMES_MAX}, are {count}")).into());
@@ -192,6 +196,35 @@ async fn announce(State(state): State<ApiState>, Body(report): Body<WorkerReport
         let problem = format!("must have at most {HOST_CHARS_MAX} characters and no NUL, has {chars}");
         return Err(Error::invalid("host", problem).into());
     }
-    state.store().announce(&StoredReport::try_from(report)?).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let announced = state.store().announce(&StoredReport::try_from(report)?).await?;
+    Ok(Json(Announced { draining: announced.draining }))
+}
+
+/// Tell a worker to take no more jobs: those that it runs go on
+///
+/// A worker that announces itself hears of it with its next announcement, every 10 s as a rule; claims of others are answered without jobs
+/// from then on. It holds until it is resumed, or takes its leave.
+#[utoipa::path(
+    post,
+    path = "/v1/workers/{worker}/drain",
+    tag = "workers",
+    params(("worker" = String, Path, description = "Its id, percent-encoded."), ByParams),
+    request_body(content = Option<Why>),
+    responses((status = 200, description = "The worker, as it is now.", body = Worker))
+)]
+async fn drain(acting: Acting, Name(id): Name, MaybeBody(why): MaybeBody<Why>) -> Result<Json<Worker>, Refusal> {
+    acting.edit_worker(&WorkerEdit::new(WorkerId::new(id)?, true).because(why.reason)).await
+}
+
+/// Let a worker that drains take jobs again
+#[utoipa::path(
+    post,
+    path = "/v1/workers/{worker}/resume",
+    tag = "workers",
+    params(("worker" = String, Path, description = "Its id, percent-encoded."), ByParams),
+    request_body(content = Option<Why>),
+    responses((status = 200, description = "The worker, as it is now.", body = Worker))
+)]
+async fn work_again(acting: Acting, Name(id): Name, MaybeBody(why): MaybeBody<Why>) -> Result<Json<Worker>, Refusal> {
+    acting.edit_worker(&WorkerEdit::new(WorkerId::new(id)?, false).because(why.reason)).await
 }

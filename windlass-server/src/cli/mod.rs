@@ -124,7 +124,7 @@ enum Command {
     Version,
     /// Run jobs with any program or URL
     Worker(worker::Arguments),
-    /// List the workers that live
+    /// List the workers that live, and tell them to drain
     Workers(workers::Arguments),
     /// Start, look at, cancel or requeue graphs of jobs
     Workflows(workflows::Arguments),

@@ -282,7 +282,7 @@ impl Row for WorkerRecord {
         let mut cells = vec![
             Cell::new(self.id.as_str()),
             Cell::new(&self.host),
-            Cell::new(format!("{busy}/{slots}")),
+            Cell::new(format!("{busy}/{slots}{}", if self.draining { " draining" } else { "" })),
             Cell::new(queues.join(" ")),
             time(Some(self.seen_at), wide, now),
         ];

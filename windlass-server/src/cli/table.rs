@@ -148,16 +148,23 @@ pub(crate) fn to_the_second(at: Timestamp) -> String {
     text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
-/// A moment both ways: `3m ago (2026-11-01T12:00:00.000000Z)`.
-pub(crate) fn both(at: Timestamp, now: Timestamp) -> String {
-    format!("{} ({at})", relative(at, now))
+/// An exact moment, without a fraction of a second where there is none.
+fn exact(at: Timestamp) -> String {
+    if at.as_micros() % 1_000_000 == 0 { to_the_second(at) } else { at.to_string() }
 }
 
-/// The same, with what a clock on the wall of this zone shows: `in 20h (2026-11-19T02:00:00.000000Z, 2026-11-19 03:00 CET)`.
+/// A moment both ways: `3m ago (2026-11-01T12:00:00.250000Z)`.
+pub(crate) fn both(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ({})", relative(at, now), exact(at))
+}
+
+/// The same, with what a clock on the wall of this zone shows: `in 20h (2026-11-19T02:00:00Z, 2026-11-19 03:00 CET)`.
 pub(crate) fn both_in_zone(at: Timestamp, now: Timestamp, zone: &str) -> String {
     let local = jiff::Timestamp::from_microsecond(at.as_micros()).and_then(|at| at.in_tz(zone));
     match local {
-        Ok(local) if zone != "UTC" => format!("{} ({at}, {})", relative(at, now), local.strftime("%F %H:%M %Z")),
+        Ok(local) if zone != "UTC" => {
+            format!("{} ({}, {})", relative(at, now), exact(at), local.strftime("%F %H:%M %Z"))
+        }
         _ => both(at, now),
     }
 }
@@ -195,5 +202,7 @@ mod tests {
         assert_eq!(seen, ["1d ago", "2h ago", "1m ago", "now", "in 30s", "in 2d"]);
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(to_the_second(now), "1970-01-12T13:46:40Z");
+        assert_eq!(both(now, now), "now (1970-01-12T13:46:40Z)");
+        assert_eq!(both(Timestamp::from_micros(1), now), "11d ago (1970-01-01T00:00:00.000001Z)");
     }
 }

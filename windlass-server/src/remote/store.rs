@@ -11,10 +11,10 @@ use windlass::flow::{Change, ControlEdit, ControlRecord, GateName, KeyRecord};
 use windlass::job::{AttemptRecord, Explanation, LeaseKey, LogLine, Settlement, Stale};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    ActRecord, CALL_MAX, ClaimRequest, Claims, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter, Inserted,
-    JobEvent, KeyQuery, LOOKED_MAX as STORE_LOOKED_MAX, ListQuery, Observation, Operated, Operation, Order, PAGE_MAX,
-    Page, QueueRecord, Sample, SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Upkeep,
-    UpkeepReport, Wake, WorkerRecord, WorkerReport, WorkflowQuery,
+    ActRecord, Announced, CALL_MAX, ClaimRequest, Claims, Counted, Cursor, Extended, FaultGroup, FaultQuery, Filter,
+    Inserted, JobEvent, KeyQuery, LOOKED_MAX as STORE_LOOKED_MAX, ListQuery, Observation, Operated, Operation, Order,
+    PAGE_MAX, Page, QueueRecord, Sample, SampleStep, Save, ScheduleEdit, ScheduleEdited, Settled, Store, Target,
+    Upkeep, UpkeepReport, Wake, WorkerEdit, WorkerRecord, WorkerReport, WorkflowQuery,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, JobType, QueueName, Result, Timestamp, WorkflowId};
@@ -317,9 +317,19 @@ impl Store for HttpStore {
         Ok(Page::new(items, page.next_cursor.map(Cursor)))
     }
 
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced> {
         let report = wire::WorkerReport::from(worker);
-        self.write("announce a worker", Method::POST, &["workers"]).json(&report)?.done().await
+        let call = self.write("announce a worker", Method::POST, &["workers"]);
+        let announced: wire::Announced = call.json(&report)?.answer().await?;
+        Ok(Announced::new(announced.draining))
+    }
+
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
+        let path = ["workers", edit.worker.as_str(), if edit.draining { "drain" } else { "resume" }];
+        let call = self.write("tell a worker something", Method::POST, &path).maybe("by", by);
+        let told: wire::Worker =
+            call.json(&wire::Why { reason: edit.why.clone().unwrap_or_default() })?.answer().await?;
+        told.try_into()
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {

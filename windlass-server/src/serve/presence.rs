@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use windlass::job::{LeaseKey, Outcome, Settlement, WorkerId};
 use windlass::observe::{self, ForOthers};
 use windlass::store::{
-    ClaimRequest, Claimed, Claims, Extended, Layer, ServedQueue, Settled, Store, WorkerRecord, WorkerReport,
+    Announced, ClaimRequest, Claimed, Claims, Extended, Layer, ServedQueue, Settled, Store, WorkerEdit, WorkerRecord,
+    WorkerReport,
 };
 use windlass::{JobId, JobType, QueueName, Result};
 
@@ -53,6 +54,8 @@ struct Known {
     flipped: Option<Instant>,
     /// Whether it announces itself, and better than we could.
     by_itself: bool,
+    /// Whether operators want it to take no more jobs.
+    draining: bool,
     held: HashMap<JobId, Held>,
 }
 
@@ -110,9 +113,15 @@ impl Presence {
     }
 
     async fn announce_for(&self, report: &WorkerReport) {
-        if let Err(error) = self.inner.announce(report).await {
-            tracing::debug!(%error, worker = %report.id, "cannot note that a worker lives");
+        match self.inner.announce(report).await {
+            Ok(announced) => self.people().worker(&report.id, Instant::now()).draining = announced.draining,
+            Err(error) => tracing::debug!(%error, worker = %report.id, "cannot note that a worker lives"),
         }
+    }
+
+    /// Whether operators want a worker to take no more jobs, as was last heard.
+    fn is_draining(&self, worker: &WorkerId) -> bool {
+        self.people().workers.get(worker).is_some_and(|known| known.draining)
     }
 
     fn note_claimed(&self, request: &ClaimRequest, claimed: &[Claimed]) {
@@ -214,6 +223,7 @@ impl Known {
             full: false,
             flipped: None,
             by_itself: false,
+            draining: false,
             held: HashMap::new(),
         }
     }
@@ -300,6 +310,9 @@ impl Layer for Presence {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claims> {
         self.greet(request).await;
+        if self.is_draining(&request.worker) {
+            return Ok(Claims::default());
+        }
         let claimed = self.inner.claim(request).await?;
         if !claimed.is_empty() {
             self.note_claimed(request, &claimed);
@@ -327,13 +340,23 @@ impl Layer for Presence {
         Ok(answers)
     }
 
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
-        match worker.queues.is_empty() {
-            // Its leave.
-            true => drop(self.people().workers.remove(&worker.id)),
-            false => self.people().worker(&worker.id, Instant::now()).by_itself = true,
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced> {
+        let announced = self.inner.announce(worker).await?;
+        let mut people = self.people();
+        if worker.is_leave() {
+            people.workers.remove(&worker.id);
+        } else {
+            let known = people.worker(&worker.id, Instant::now());
+            (known.by_itself, known.draining) = (true, announced.draining);
         }
-        self.inner.announce(worker).await
+        Ok(announced)
+    }
+
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
+        let told = self.inner.edit_worker(edit, by).await?;
+        // Here it holds at once; elsewhere from the next announcement on.
+        self.people().worker(&edit.worker, Instant::now()).draining = edit.draining;
+        Ok(told)
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {
@@ -407,6 +430,24 @@ mod tests {
         client.store().settle(&[claimed.lease.complete(None)]).await.expect("settled");
         assert_eq!(busy(&presence), (4, 0));
     }
+
+    #[tokio::test]
+    async fn a_worker_that_drains_is_given_no_jobs() {
+        let client = Client::with_store(Arc::new(Presence::over(Arc::new(MemoryStore::new()))));
+        let store = client.store();
+        assert_eq!(store.claim(&request(1)).await.expect("claimed").len(), 0);
+        client.drain_worker("py-1").await.expect("it lives");
+        client.enqueue(NewJob::new("resize", Payload::default()).queue("py")).await.expect("enqueued");
+        assert_eq!(store.claim(&request(1)).await.expect("claimed").len(), 0);
+        let other = ClaimRequest { worker: WorkerId::new("py-2").expect("a name"), ..request(1) };
+        let jobs = store.claim(&other).await.expect("claimed");
+        assert_eq!(jobs.len(), 1, "the others go on");
+        client.enqueue(NewJob::new("resize", Payload::default()).queue("py")).await.expect("enqueued");
+        assert_eq!(store.claim(&request(1)).await.expect("claimed").len(), 0);
+        client.resume_worker("py-1").await.expect("it lives");
+        assert_eq!(store.claim(&request(1)).await.expect("claimed").len(), 1);
+    }
+
     /// Also when the worker asks for no more because it is full, and long before its next heartbeat.
     #[tokio::test]
     async fn a_worker_that_is_full_is_known_as_full_at_once() {

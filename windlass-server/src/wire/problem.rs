@@ -384,6 +384,7 @@ const FIELDS: &[&str] = &[
 /// What else they name.
 const THINGS: &[&str] = &[
     "job",
+    "worker",
     "schedule",
     "workflow",
     "queue",

@@ -138,6 +138,17 @@ pub struct Worker {
     /// When it was last heard of.
     #[schema(value_type = String, format = DateTime)]
     pub seen_at: Timestamp,
+    /// Whether an operator told it to take no more jobs.
+    #[serde(default)]
+    pub draining: bool,
+}
+
+/// What a worker hears when it announces itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Announced {
+    /// Whether an operator told it to take no more jobs: claims of such a worker are answered without jobs.
+    #[serde(default)]
+    pub draining: bool,
 }
 
 /// A worker of which nothing is heard any more although it held jobs.
@@ -326,6 +337,11 @@ pub enum Hint {
         #[schema(value_type = String, format = "uuid")]
         job: JobId,
     },
+    /// An operator told this worker something, which it hears when it announces itself.
+    Told {
+        /// The worker.
+        worker: String,
+    },
 }
 
 /// What an operator did.
@@ -452,6 +468,7 @@ impl From<&WorkerRecord> for Worker {
             types: type_names(worker.types.as_ref()),
             started_at: worker.started_at,
             seen_at: worker.seen_at,
+            draining: worker.draining,
         }
     }
 }
@@ -466,7 +483,7 @@ impl TryFrom<Worker> for WorkerRecord {
             queues: stored_queues(worker.queues)?,
             types: stored_types(worker.types)?,
         };
-        Ok(WorkerRecord::new(report, worker.started_at, worker.seen_at))
+        Ok(WorkerRecord::new(report, worker.started_at, worker.seen_at).told(worker.draining))
     }
 }
 
@@ -534,6 +551,7 @@ impl Hint {
             Wake::Paused(queue) => Hint::Paused { queue: queue.to_string() },
             Wake::Ended(job) => Hint::Ended { job: *job },
             Wake::CancelAsked(job) => Hint::CancelAsked { job: *job },
+            Wake::Told(worker) => Hint::Told { worker: worker.to_string() },
             _ => return None,
         })
     }
@@ -548,6 +566,7 @@ impl TryFrom<Hint> for Wake {
             Hint::Paused { queue } => Wake::Paused(QueueName::new(queue)?),
             Hint::Ended { job } => Wake::Ended(job),
             Hint::CancelAsked { job } => Wake::CancelAsked(job),
+            Hint::Told { worker } => Wake::Told(WorkerId::new(worker)?),
         })
     }
 }

@@ -1,5 +1,8 @@
 //! Commands that act on what is there.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use crate::support::Bench;
 
 #[test]
@@ -111,6 +114,38 @@ fn queues_are_paused_resumed_and_purged() {
         &["queues", "get", "nowhere"],
         &["queues", "pause", "no queue"],
     ]));
+}
+
+#[test]
+fn workers_are_drained_and_resumed() {
+    let bench = Bench::seeded();
+    bench.announce(&["mail", "slow"]);
+    insta::assert_snapshot!(bench.told(&[
+        &["workers", "drain"],
+        &["workers", "drain", "nobody"],
+        &["workers", "drain", "worker-live", "nobody"],
+        &["workers", "list"],
+        &["workers", "drain", "worker-l", "--reason", "its disk", "--by", "ada"],
+        &["workers", "list"],
+        &["workers", "drain", "worker-live"],
+        &["workers", "resume", "worker-live", "-o", "json"],
+        &["store", "acts", "--limit", "2"],
+    ]));
+}
+
+#[test]
+fn a_drain_is_waited_for_until_the_worker_is_gone() {
+    let bench = Bench::seeded();
+    bench.announce(&["mail"]);
+    let mut waiting = bench.command(&["workers", "drain", "worker-live", "--wait"]);
+    let mut waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("windlass starts");
+    let mut lines = BufReader::new(waiting.stderr.take().expect("piped")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert_eq!(next(), "worker worker-live takes no more jobs; it runs 1");
+    assert_eq!(next(), "worker worker-live runs 1");
+    bench.announce(&[]);
+    assert_eq!(next(), "worker worker-live is gone");
+    assert!(waiting.wait().expect("it ends").success());
 }
 
 #[test]

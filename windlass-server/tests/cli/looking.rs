@@ -172,7 +172,7 @@ fn a_preview_shows_the_time_of_the_zone() {
         ran.stdout
     };
     assert!(next("Asia/Kolkata").ends_with(" 12:00 IST)\n"), "{}", next("Asia/Kolkata"));
-    assert!(next("UTC").ends_with("T12:00:00.000000Z)\n"), "once is enough: {}", next("UTC"));
+    assert!(next("UTC").ends_with("T12:00:00Z)\n"), "once is enough: {}", next("UTC"));
 }
 
 #[test]

@@ -185,6 +185,31 @@ async fn queues_are_paused_purged_and_shown() {
 }
 
 #[tokio::test]
+async fn a_worker_is_told_to_drain_and_to_go_on() {
+    let server = Server::new();
+    let report = json!({ "id": "box.1", "host": "box", "queues": [{ "queue": "default", "slots": 2, "busy": 1 }] });
+    let announce = async || server.post("/v1/workers", report.clone()).await.ok()["draining"].clone();
+    let missing = server.post("/v1/workers/box.1/drain", json!(null)).await;
+    let (status, slug, _) = missing.problem();
+    assert_eq!((status, slug.as_str()), (404, "not-found"));
+    assert_eq!(announce().await, json!(false));
+    let told = server.post("/v1/workers/box.1/drain?by=ada", json!({ "reason": "its disk" })).await.ok();
+    assert_eq!((&told["id"], &told["draining"]), (&json!("box.1"), &json!(true)));
+    assert_eq!(announce().await, json!(true));
+    assert_eq!(server.get("/v1/workers").await.ok()["items"][0]["draining"], json!(true));
+    assert_eq!(server.post("/v1/workers/box.1/resume?by=ada", json!(null)).await.ok()["draining"], json!(false));
+    assert_eq!(announce().await, json!(false));
+    let acts = server.get("/v1/acts").await.ok()["items"].clone();
+    let act = |number: usize| [&acts[number]["act"], &acts[number]["target"], &acts[number]["by"]];
+    assert_eq!(act(1), [&json!("drain"), &json!("worker box.1"), &json!("ada")]);
+    assert_eq!(
+        (act(0), &acts[1]["reason"]),
+        ([&json!("resume"), &json!("worker box.1"), &json!("ada")], &json!("its disk"))
+    );
+    assert_eq!(server.post("/v1/workers/a%20b/drain", json!(null)).await.status, 400);
+}
+
+#[tokio::test]
 async fn a_caller_whom_the_guard_knows_cannot_act_as_another() {
     let server = Server::new();
     let id = server.submit(json!({ "type": "t", "payload": "secret" })).await;

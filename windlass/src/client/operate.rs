@@ -3,8 +3,8 @@
 use super::Client;
 use crate::error::Result;
 use crate::flow::ControlEdit;
-use crate::job::{Idempotency, JobId, QueueName, RequeueOptions, State, WorkflowId};
-use crate::store::{Act, Edit, Filter, InsertedJob, Operated, Operation, PAGE_MAX, Target};
+use crate::job::{Idempotency, JobId, QueueName, RequeueOptions, State, WorkerId, WorkflowId};
+use crate::store::{Act, Edit, Filter, InsertedJob, Operated, Operation, PAGE_MAX, Target, WorkerEdit, WorkerRecord};
 use crate::workflow::Submission;
 
 impl Client {
@@ -86,6 +86,17 @@ impl Client {
     /// Lets a paused queue be claimed from again.
     pub async fn resume(&self, queue: &str) -> Result<()> {
         self.store().control(&ControlEdit::pause(QueueName::new(queue)?, false), None).await.map(drop)
+    }
+
+    /// Tells a live worker to take no more jobs: before its machine goes, or while something is wrong with it. What it runs goes on; it
+    /// hears of this within 10 s.
+    pub async fn drain_worker(&self, id: &str) -> Result<WorkerRecord> {
+        self.store().edit_worker(&WorkerEdit::new(WorkerId::new(id)?, true), None).await
+    }
+
+    /// Lets a worker that drains take jobs again.
+    pub async fn resume_worker(&self, id: &str) -> Result<WorkerRecord> {
+        self.store().edit_worker(&WorkerEdit::new(WorkerId::new(id)?, false), None).await
     }
 
     /// Cancels every job of a queue that nobody has claimed; gives how many.

@@ -322,6 +322,21 @@ impl QueueRecord {
     }
 }
 
+/// What a worker hears when it announces itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Announced {
+    /// Whether an operator told it to take no more jobs.
+    pub draining: bool,
+}
+
+impl Announced {
+    /// What a worker hears that is to take no more jobs, or is not.
+    pub fn new(draining: bool) -> Self {
+        Announced { draining }
+    }
+}
+
 /// A live worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
@@ -338,17 +353,35 @@ pub struct WorkerRecord {
     pub started_at: Timestamp,
     /// When it was last heard of.
     pub seen_at: Timestamp,
+    /// Whether an operator told it to take no more jobs.
+    pub draining: bool,
 }
 
 impl WorkerRecord {
     /// A worker by its last report, and when it was first and last heard of.
     pub fn new(report: WorkerReport, started_at: Timestamp, seen_at: Timestamp) -> Self {
         let WorkerReport { id, host, queues, types } = report;
-        WorkerRecord { id, host, queues, types, started_at, seen_at }
+        WorkerRecord { id, host, queues, types, started_at, seen_at, draining: false }
+    }
+
+    /// The same, told to take no more jobs or not.
+    #[must_use]
+    pub fn told(mut self, draining: bool) -> Self {
+        self.draining = draining;
+        self
+    }
+
+    /// A worker that has announced itself, by what was known of it.
+    pub fn announced(report: &WorkerReport, known: Option<&WorkerRecord>, now: Timestamp) -> Self {
+        let (started_at, draining) = known.map_or((now, false), |known| (known.started_at, known.draining));
+        WorkerRecord::new(report.clone(), started_at, now).told(draining && !report.is_leave())
     }
 
     /// Adds what this worker means for a job to what is known around it.
     pub fn tell(&self, job: &JobRecord, around: &mut Circumstances) {
+        if self.draining {
+            return;
+        }
         let Some(served) = self.queues.iter().find(|served| served.queue == job.spec.queue) else { return };
         around.queue_workers += 1;
         if self.types.as_ref().is_none_or(|types| types.contains(&job.spec.job_type)) {
@@ -398,6 +431,8 @@ pub enum Wake {
     Ended(JobId),
     /// Somebody asked a running job to stop.
     CancelAsked(JobId),
+    /// An operator told this worker something, which it hears when it announces itself.
+    Told(WorkerId),
 }
 
 /// Counts by state, for stores that sum them up from rows.

@@ -139,7 +139,8 @@ layer! {
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Result<Option<ControlRecord>>;
     async fn controlled(&self, queue: &QueueName) -> Result<Option<ControlRecord>>;
     async fn keys(&self, query: &KeyQuery) -> Result<Page<KeyRecord>>;
-    async fn announce(&self, worker: &WorkerReport) -> Result<()>;
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced>;
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord>;
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> Result<ScheduleEdited>;
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Result<Vec<ScheduleRecord>>;

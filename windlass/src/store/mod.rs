@@ -175,8 +175,11 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Err(Error::invalid("control", format!("a store of kind {} has no flow control", self.kind())))
     }
 
-    /// A worker says that it lives and what it serves.
-    async fn announce(&self, worker: &WorkerReport) -> Result<()>;
+    /// A worker says that it lives and what it serves, and hears what operators want of it.
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced>;
+
+    /// Tells a live worker to take no more jobs, or to take some again (rule O3); it hears of it when it next announces itself.
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord>;
 
     /// Workers heard of in the last [`WORKER_LIVE`], by id, as many as fit into [`WORKERS_BYTES_MAX`].
     async fn workers(&self) -> Result<Vec<WorkerRecord>>;

@@ -396,6 +396,32 @@ impl Act {
     }
 }
 
+/// An operator's word to a worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct WorkerEdit {
+    /// To whom.
+    pub worker: WorkerId,
+    /// Whether it is to take no more jobs; those that it runs go on.
+    pub draining: bool,
+    /// Why, for the record.
+    pub why: Option<String>,
+}
+
+impl WorkerEdit {
+    /// Tells a worker to take no more jobs, or to take some again.
+    pub fn new(worker: WorkerId, draining: bool) -> Self {
+        WorkerEdit { worker, draining, why: None }
+    }
+
+    /// Says why, for the record of acts.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into()).filter(|why| !why.is_empty());
+        self
+    }
+}
+
 /// A worker's word that it lives.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct WorkerReport {
@@ -407,6 +433,13 @@ pub struct WorkerReport {
     pub queues: Vec<ServedQueue>,
     /// The types it has handlers for; `None` for any.
     pub types: Option<Vec<JobType>>,
+}
+
+impl WorkerReport {
+    /// Whether it is the last: a worker that serves no queue is not there.
+    pub fn is_leave(&self) -> bool {
+        self.queues.is_empty()
+    }
 }
 
 /// A queue that a worker serves.

@@ -100,11 +100,9 @@ impl Worker<()> {
         Worker { client: client.clone(), state: Arc::new(()), plan: Plan::default(), crash: Crash::default() }
     }
 
-    /// Gives handlers something to share: clients, pools, configuration. Comes before the handlers that use it.
-    pub fn with_state<S: Send + Sync + 'static>(mut self, state: S) -> Worker<S> {
-        if !self.plan.handlers.is_empty() || self.plan.any.is_some() {
-            self.plan.note("handlers", "with_state must come before handle");
-        }
+    /// Gives handlers something to share: clients, pools, configuration. Comes before the handlers that use it: those that were
+    /// registered before have a `Context<()>`, which is a matter of types.
+    pub fn with_state<S: Send + Sync + 'static>(self, state: S) -> Worker<S> {
         Worker { client: self.client, state: Arc::new(state), plan: self.plan, crash: self.crash }
     }
 }

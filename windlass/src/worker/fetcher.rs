@@ -160,6 +160,9 @@ impl Fetcher {
     /// Sends a claim, if there is anything to ask for; says whether it did.
     fn claim(&mut self) -> bool {
         let now = tokio::time::Instant::now();
+        if self.shared.is_draining() {
+            return false;
+        }
         if self.underway.len() >= self.at_once || self.paused_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -305,19 +308,23 @@ impl Fetcher {
         }
     }
 
-    /// Gives free slots to the jobs that wait for one.
+    /// Gives free slots to the jobs that wait for one; a worker that drains gives them back.
     fn start_waiting(&self) {
+        if self.shared.is_draining() {
+            return;
+        }
         while let Some(slot) = Slot::take(&self.shared) {
             tokio::spawn(runner::run(slot, self.committer.clone()));
         }
     }
 
-    /// Gives back, uncounted, what waits too long and what is of a paused queue.
+    /// Gives back, uncounted, what waits too long, what is of a paused queue, and all if the worker drains.
     fn give_back_waiting(&self) {
+        let draining = self.shared.is_draining();
         let mut waiting = self.shared.waiting();
         let mut back = waiting.overdue();
         for (queue, served) in self.shared.queues.iter().enumerate() {
-            if served.paused.swap(false, Ordering::SeqCst) {
+            if served.paused.swap(false, Ordering::SeqCst) || draining {
                 back.extend(waiting.take_queue(queue));
             }
         }
@@ -415,7 +422,8 @@ pub(super) async fn listen(shared: Arc<Shared>) {
                 }
             }
             Ok(Wake::CancelAsked(_)) => shared.beat_now.notify_one(),
-            Ok(Wake::Ended(_)) => {}
+            Ok(Wake::Told(worker)) if worker == shared.id => shared.announce_now.notify_one(),
+            Ok(Wake::Told(_) | Wake::Ended(_)) => {}
             // A cancel that was missed comes with the next heartbeat. Beating now would cost a busy worker dearly: on a
             // store in memory every large batch of settlements overruns the listener.
             Err(RecvError::Lagged(_)) => {

@@ -15,7 +15,7 @@ use super::settings::Settings;
 use super::waiting::{Claim, Waiting};
 use crate::job::{JobType, LeaseKey, QueueName, WorkerId};
 use crate::observe::JobMetrics;
-use crate::store::{ServedQueue, Store, WorkerReport};
+use crate::store::{Announced, ServedQueue, Store, WorkerReport};
 
 /// What the parts of a running worker share.
 pub(super) struct Shared {
@@ -32,6 +32,7 @@ pub(super) struct Shared {
     pub(super) hooks: Hooks,
     pub(super) held: Held,
     busy: AtomicUsize,
+    draining: AtomicBool,
     /// The claimed jobs that wait for a slot.
     waiting: Mutex<Waiting>,
     /// How many slots must be free before the fetcher is told of one more.
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     pub(super) woken: Notify,
     /// Heartbeats are wanted now.
     pub(super) beat_now: Notify,
+    /// Somebody told this worker something: announcing itself is how it hears what.
+    pub(super) announce_now: Notify,
     /// The worker gives up everything at once.
     pub(super) aborted: CancellationToken,
     /// Everything is settled; heartbeats may end.
@@ -128,11 +131,13 @@ impl Shared {
             hooks,
             held: Held::default(),
             busy: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
             waiting,
             tell_at: AtomicUsize::new(1),
             freed: Notify::new(),
             woken: Notify::new(),
             beat_now: Notify::new(),
+            announce_now: Notify::new(),
             aborted: CancellationToken::new(),
             finished: CancellationToken::new(),
             tally: Tally::default(),
@@ -146,6 +151,24 @@ impl Shared {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.env.stopping.is_cancelled()
+    }
+
+    /// Whether operators want it to take no more jobs.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Heeds what operators want of it (rule O3).
+    pub(super) fn heed(&self, announced: Announced) {
+        if self.draining.swap(announced.draining, Ordering::SeqCst) == announced.draining {
+            return;
+        }
+        match announced.draining {
+            true => tracing::warn!(worker = %self.id, "an operator told this worker to drain: it takes no more jobs"),
+            false => tracing::info!(worker = %self.id, "an operator told this worker to take jobs again"),
+        }
+        self.queues.iter().for_each(|queue| queue.hinted.store(true, Ordering::SeqCst));
+        self.woken.notify_one();
     }
 
     pub(super) fn busy(&self) -> usize {

@@ -75,6 +75,11 @@ impl Running {
         self.stop.shared.waiting().len()
     }
 
+    /// Whether an operator told it to take no more jobs.
+    pub fn is_draining(&self) -> bool {
+        self.stop.shared.is_draining()
+    }
+
     /// A handle that stops the worker from elsewhere.
     pub fn stop_handle(&self) -> Stop {
         self.stop.clone()

@@ -39,8 +39,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
             }
         }
         let pause = if more { BEHIND } else { shared.jittered(shared.settings.upkeep_interval) };
-        if tokio::time::timeout(pause, shared.env.stopping.cancelled()).await.is_ok() {
-            return;
+        tokio::select! {
+            () = shared.env.stopping.cancelled() => return,
+            () = shared.announce_now.notified() => announce_at = tokio::time::Instant::now(),
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }
@@ -91,7 +93,9 @@ async fn steps(store: &dyn Store, retention: Retention) -> Result<bool> {
 
 /// Says that this worker lives, and measures what it leaves lying.
 pub(super) async fn announce(shared: &Shared) -> Result<()> {
-    patience::within(patience::READ, "announce a worker", shared.store().announce(&shared.report())).await?;
+    let announced =
+        patience::within(patience::READ, "announce a worker", shared.store().announce(&shared.report())).await?;
+    shared.heed(announced);
     let queues = patience::within(patience::READ, "read the queues", shared.store().queues()).await?;
     for (number, served) in shared.queues.iter().enumerate() {
         let unserved = queues.iter().find(|queue| queue.name == served.name).map(|queue| unserved(served, queue));

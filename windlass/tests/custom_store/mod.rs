@@ -158,9 +158,22 @@ impl Tables {
         self.acts.insert(number, act);
     }
 
-    fn announce(&mut self, report: &WorkerReport, now: Timestamp) {
-        let started_at = self.workers.get(&report.id).map_or(now, |known| known.started_at);
-        self.workers.insert(report.id.clone(), WorkerRecord::new(report.clone(), started_at, now));
+    fn announce(&mut self, report: &WorkerReport, now: Timestamp) -> Announced {
+        let worker = WorkerRecord::announced(report, self.workers.get(&report.id), now);
+        let announced = Announced::new(worker.draining);
+        self.workers.insert(report.id.clone(), worker);
+        announced
+    }
+
+    fn edit_worker(&mut self, edit: &WorkerEdit, by: Option<&str>, now: Timestamp) -> Result<WorkerRecord> {
+        let act = rules::told(self.workers.get(&edit.worker), edit, by, now)?;
+        if let Some((act, wake)) = act {
+            self.record_act(act);
+            self.wakes.push(wake);
+        }
+        let worker = self.workers.get_mut(&edit.worker).expect("it lives");
+        worker.draining = edit.draining;
+        Ok(worker.clone())
     }
 }
 
@@ -283,9 +296,12 @@ impl Store for MapStore {
         Ok(self.with(|tables, _| tables.queues()))
     }
 
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
-        self.with(|tables, now| tables.announce(worker, now));
-        Ok(())
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced> {
+        Ok(self.with(|tables, now| tables.announce(worker, now)))
+    }
+
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
+        self.with(|tables, now| tables.edit_worker(edit, by, now))
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {

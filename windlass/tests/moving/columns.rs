@@ -64,7 +64,7 @@ const SQLITE: &[(&str, &str, &str)] = &[
     ),
     ("windlass_store", "accepted pruned tick id_key", "only_row latest outlived owner closed: each store's own"),
     ("windlass_version", "", "version: each store's own"),
-    ("windlass_worker", "", "id report started_at seen_at: workers announce themselves again"),
+    ("windlass_worker", "", "id report started_at seen_at draining: workers announce themselves again"),
     ("windlass_workflow", "seq id name created_at pruned", ""),
 ];
 
@@ -131,7 +131,7 @@ const POSTGRES: &[(&str, &str, &str)] = &[
         "queue key turn tat held_until owner limits",
         "strand lane look level class running: what waits is sorted and what runs is counted anew",
     ),
-    ("worker", "", "id started_at seen_at report: workers announce themselves again"),
+    ("worker", "", "id started_at seen_at draining report: workers announce themselves again"),
     ("workflow", "workflow seq name created_at pruned", ""),
 ];
 

@@ -25,6 +25,24 @@ async fn an_attempt_knows_the_one_before_it(setup: Setup) {
     assert_eq!((attempts.len(), result), (2, attempts[0].id.to_string()));
 }
 
+/// Handlers that were registered before the state have none, and run beside those that have it.
+async fn a_state_may_come_after_handlers_that_do_not_use_it(setup: Setup) {
+    let worker = setup
+        .worker(1)
+        .handle_raw("stateless", async |_: Payload, cx: Context| Ok(format!("{:?}", cx.state)))
+        .with_state(42)
+        .handle(async |job: Number, cx: Context<u64>| Ok(job.0 + *cx.state));
+    let first =
+        setup.client.enqueue(NewJob::new("stateless", Payload::json(&1).expect("JSON"))).await.expect("enqueue").id;
+    let second = setup.number(1).await;
+    worker.drain().await.expect("drain");
+    let first: String =
+        setup.client.job(first).await.expect("the job").result.expect("a result").decode().expect("text");
+    let second: u64 =
+        setup.client.job(second).await.expect("the job").result.expect("a result").decode().expect("a number");
+    assert_eq!((first.as_str(), second), ("()", 43));
+}
+
 /// S1.53: a handler that asks for more time than its job allows does not get it.
 async fn t1_a_handler_cannot_ask_for_more_time_than_its_job_allows(setup: Setup) {
     let handler = async |_: Number, cx: Context| {
@@ -334,6 +352,7 @@ async fn n4_middleware_wraps_in_order_and_hooks_hear_of_it(setup: Setup) {
 on_every_store!(
     a_handler_knows_its_job_and_its_attempt,
     an_attempt_knows_the_one_before_it,
+    a_state_may_come_after_handlers_that_do_not_use_it,
     t1_a_handler_cannot_ask_for_more_time_than_its_job_allows,
     bytes_that_are_no_text_come_through_as_they_are,
     each_signal_of_a_context_fires_at_its_moment,

@@ -265,6 +265,35 @@ async fn l7_upkeep_needs_no_worker(setup: Setup) {
     }
 }
 
+/// It hears of it at once, by a hint; a poll every 5 ms would find the second job.
+async fn o3_a_worker_that_drains_finishes_what_it_runs_and_takes_no_more(setup: Setup) {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let handler = move |_: Number, _: Context| {
+        let held = Arc::clone(&held);
+        async move {
+            held.acquire().await?.forget();
+            Ok(())
+        }
+    };
+    let running = setup.worker(2).handle(handler).start().await.expect("start");
+    let id = running.id().to_string();
+    let first = setup.number(1).await;
+    setup.reaches(first, State::Running).await;
+    // Only a worker that has announced itself can be told anything.
+    until("it is known", || async { setup.client.drain_worker(&id).await.is_ok() }).await;
+    until("it drains", || async { running.is_draining() }).await;
+    let second = setup.number(2).await;
+    gate.add_permits(2);
+    setup.reaches(first, State::Completed).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(setup.client.job(second).await.expect("the job").state, State::Scheduled);
+    setup.client.resume_worker(&id).await.expect("it lives");
+    setup.reaches(second, State::Completed).await;
+    assert!(!running.is_draining());
+    running.stop().await;
+}
+
 on_every_store!(
     l7_upkeep_needs_no_worker,
     n1b_a_handler_of_any_type_takes_what_no_other_does,
@@ -272,6 +301,7 @@ on_every_store!(
     n1_the_total_is_bounded_and_shared_by_weight,
     n1_strict_serves_the_first_queue_first,
     n1_a_critical_job_at_a_full_worker_preempts_nothing,
+    o3_a_worker_that_drains_finishes_what_it_runs_and_takes_no_more,
     n1b_types_without_a_handler_are_left_alone,
     a_worker_that_makes_no_sense_does_not_start,
     d6_claims_and_settlements_survive_store_errors,

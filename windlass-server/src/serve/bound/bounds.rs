@@ -118,7 +118,7 @@ pub(super) fn narrowed_worker(bounds: &Bounds, mut worker: WorkerRecord) -> Opti
     serves.then_some(worker)
 }
 
-/// The wakes that tell of no queue but these.
+/// The wakes that tell of no queue but these, and of no worker: which are this token's is not known here, and they ask anyway.
 pub(super) fn narrowed_wakes(mut from: broadcast::Receiver<Wake>, queues: Vec<QueueName>) -> broadcast::Receiver<Wake> {
     let (into, receiver) = broadcast::channel(WAKES_MAX);
     tokio::spawn(async move {
@@ -129,6 +129,7 @@ pub(super) fn narrowed_wakes(mut from: broadcast::Receiver<Wake>, queues: Vec<Qu
             };
             match wake {
                 Ok(Wake::Scheduled(queue) | Wake::Paused(queue)) if !queues.contains(&queue) => {}
+                Ok(Wake::Told(_)) => {}
                 // Nobody listening any more ends it above.
                 Ok(wake) => drop(into.send(wake)),
                 Err(RecvError::Lagged(_)) => {}

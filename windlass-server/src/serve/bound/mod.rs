@@ -15,10 +15,10 @@ use windlass::flow::{ControlEdit, ControlRecord, KeyRecord};
 use windlass::job::{AttemptRecord, Explanation, LogLine, Settlement, Why};
 use windlass::schedule::ScheduleRecord;
 use windlass::store::{
-    Act, ActRecord, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted, JobEvent,
-    KeyQuery, Layer, ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Rewrite, Sample,
-    SampleStep, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Upkeep, UpkeepReport, Wake, WorkerRecord,
-    WorkerReport, WorkflowQuery,
+    Act, ActRecord, Announced, ClaimRequest, Claims, Counted, Cursor, FaultGroup, FaultQuery, Filter, Inserted,
+    JobEvent, KeyQuery, Layer, ListQuery, Observation, Operated, Operation, PAGE_MAX, Page, QueueRecord, Rewrite,
+    Sample, SampleStep, ScheduleEdit, ScheduleEdited, Settled, Store, Target, Upkeep, UpkeepReport, Wake, WorkerEdit,
+    WorkerRecord, WorkerReport, WorkflowQuery,
 };
 use windlass::workflow::{Submission, WorkflowRecord};
 use windlass::{Error, JobId, JobRecord, QueueName, Result, Timestamp};
@@ -321,7 +321,7 @@ impl Layer for Bound {
     }
 
     /// What a worker says that it serves is what `explain` and operators go by.
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced> {
         for served in &worker.queues {
             narrowed("queue", Some(served.queue.clone()), &self.bounds.queues)?;
         }
@@ -336,6 +336,20 @@ impl Layer for Bound {
             None => worker.types = Some(self.bounds.types.clone()),
         }
         self.inner.announce(&worker).await
+    }
+
+    /// A worker that serves others, too, is not this token's to stop.
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
+        let known = self.inner.workers().await?.into_iter().find(|known| known.id == edit.worker);
+        let seen = known.clone().and_then(|known| narrowed_worker(&self.bounds, known));
+        match seen {
+            None => Err(Error::not_found("worker", edit.worker.as_str())),
+            seen if seen != known => {
+                let problem = format!("worker {} serves queues or types that this token is not for", edit.worker);
+                Err(Error::Unauthorized(problem))
+            }
+            _ => self.inner.edit_worker(edit, by).await,
+        }
     }
 
     async fn queues(&self) -> Result<Vec<QueueRecord>> {

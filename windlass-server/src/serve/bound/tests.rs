@@ -146,9 +146,37 @@ async fn m17_a_bound_token_learns_nothing_of_the_workers_of_others() {
 }
 
 #[tokio::test]
+async fn m17_a_bound_token_stops_no_worker_that_serves_others() {
+    let (client, whole, _) = bound(false).await;
+    for (name, queues) in [("own", &["mail"][..]), ("both", &["mail", "pay"]), ("other", &["pay"])] {
+        let queues = queues.iter().map(|name| ServedQueue { queue: queue(name), slots: 1, busy: 0 }).collect();
+        let id = WorkerId::new(name).expect("a name");
+        let report = WorkerReport { id, host: "host".to_owned(), queues, types: None };
+        whole.store().announce(&report).await.expect("announced");
+    }
+    assert!(client.drain_worker("own").await.expect("its own").draining);
+    assert!(is_unauthorized(client.drain_worker("both").await));
+    let not_there = client.drain_worker("other").await.expect_err("it must not learn of it");
+    assert_eq!(
+        not_there.to_string(),
+        client.drain_worker("nobody").await.expect_err("nobody").to_string().replace("nobody", "other")
+    );
+    let draining = whole.workers().await.expect("workers").into_iter().filter(|worker| worker.draining);
+    assert_eq!(draining.map(|worker| worker.id.to_string()).collect::<Vec<_>>(), ["own"]);
+}
+
+#[tokio::test]
 async fn m17_a_bound_token_is_woken_for_its_own_queues() {
     let (client, whole, _) = bound(false).await;
     let mut wakes = client.store().wakes();
+    let report = WorkerReport {
+        id: WorkerId::new("other").expect("a name"),
+        host: "host".to_owned(),
+        queues: vec![ServedQueue { queue: queue("pay"), slots: 1, busy: 0 }],
+        types: None,
+    };
+    whole.store().announce(&report).await.expect("announced");
+    whole.drain_worker("other").await.expect("it lives");
     for name in ["pay", "mail"] {
         whole.enqueue(NewJob::new("t", Payload::default()).queue(name)).await.expect("enqueue");
     }

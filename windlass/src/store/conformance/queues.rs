@@ -7,9 +7,10 @@ use tokio::sync::broadcast::Receiver;
 use super::Bench;
 use super::bench::{job, worker};
 use super::moves::{CANCEL, in_states, job_type, named, queue, requeue};
+use crate::error::{Error, Result};
 use crate::flow::ControlEdit;
-use crate::job::{JobId, Priority, State};
-use crate::store::{Act, ClaimRequest, Filter, Wake};
+use crate::job::{JobId, Priority, State, Why};
+use crate::store::{Act, ClaimRequest, Filter, ServedQueue, WORKER_LIVE, Wake, WorkerEdit, WorkerRecord, WorkerReport};
 
 chapter! {
     o3_nothing_is_claimed_from_a_paused_queue,
@@ -18,6 +19,9 @@ chapter! {
     o3_a_purge_ends_the_unclaimed_jobs_of_a_queue,
     o3_a_queue_is_forgotten_with_its_last_job,
     o3_queues_tell_what_waits_in_them,
+    o3_a_worker_is_told_to_drain_and_hears_of_it,
+    o3_a_worker_that_drains_is_not_counted_on,
+    o3_nobody_can_talk_to_a_worker_that_is_not_there,
     n1b_a_claim_by_type_leaves_the_others_alone,
     n1b_a_claim_by_type_keeps_the_claim_order,
     n1b_a_thousand_jobs_of_another_type_are_not_in_the_way,
@@ -30,6 +34,60 @@ const SECOND: Duration = Duration::from_secs(1);
 
 async fn pause(bench: &Bench, name: &str, paused: bool) {
     bench.store.control(&ControlEdit::pause(queue(name), paused), Some("ada")).await.expect("pause or resume");
+}
+
+/// A worker announces itself: what it hears.
+async fn draining(bench: &Bench, report: &WorkerReport) -> bool {
+    bench.store.announce(report).await.expect("announce").draining
+}
+
+fn report(name: &str) -> WorkerReport {
+    let queues = vec![ServedQueue { queue: queue("default"), slots: 2, busy: 0 }];
+    WorkerReport { id: worker(name), host: "here".to_owned(), queues, types: None }
+}
+
+async fn tell(bench: &Bench, name: &str, draining: bool) -> Result<WorkerRecord> {
+    let edit = WorkerEdit::new(worker(name), draining).because("the disk");
+    bench.store.edit_worker(&edit, Some("ada")).await
+}
+
+async fn o3_a_worker_is_told_to_drain_and_hears_of_it(bench: Bench) {
+    let (one, other) = (report("one"), report("other"));
+    assert!(!draining(&bench, &one).await && !draining(&bench, &other).await);
+    let told = tell(&bench, "one", true).await.expect("it lives");
+    assert_eq!((told.id.as_str(), told.draining, told.queues), ("one", true, one.queues.clone()));
+    assert!(tell(&bench, "one", true).await.expect("it lives").draining, "again changes nothing");
+    let shown = bench.store.workers().await.expect("workers");
+    assert_eq!(shown.iter().map(|worker| worker.draining).collect::<Vec<_>>(), [true, false]);
+    assert!(draining(&bench, &one).await && draining(&bench, &one).await, "it is told each time");
+    assert!(!draining(&bench, &other).await, "the others are not");
+    assert!(!tell(&bench, "one", false).await.expect("it lives").draining);
+    assert!(!draining(&bench, &one).await);
+    let acts = bench.store.acts(None, 10).await.expect("acts").items;
+    let acts: Vec<_> = acts.iter().map(|act| (act.act.as_str(), act.target.as_str(), act.why.as_deref())).collect();
+    assert_eq!(acts, [("resume", "worker one", Some("the disk")), ("drain", "worker one", Some("the disk"))]);
+}
+
+async fn o3_a_worker_that_drains_is_not_counted_on(bench: Bench) {
+    let id = bench.enqueue(job()).await;
+    draining(&bench, &report("one")).await;
+    let reasons = async || bench.store.explain(id).await.expect("explain").reasons;
+    assert_eq!(reasons().await, []);
+    tell(&bench, "one", true).await.expect("it lives");
+    assert_eq!(reasons().await, [Why::NoWorkerForQueue { queue: queue("default") }]);
+}
+
+async fn o3_nobody_can_talk_to_a_worker_that_is_not_there(bench: Bench) {
+    let missing = |told: Result<WorkerRecord>| matches!(told, Err(Error::NotFound { what: "worker", .. }));
+    assert!(missing(tell(&bench, "one", true).await), "it never was");
+    draining(&bench, &report("one")).await;
+    tell(&bench, "one", true).await.expect("it lives");
+    draining(&bench, &WorkerReport { queues: Vec::new(), ..report("one") }).await;
+    assert!(missing(tell(&bench, "one", true).await), "it has left");
+    assert!(!draining(&bench, &report("one")).await, "who comes back begins anew");
+    bench.advance(WORKER_LIVE + SECOND);
+    assert!(missing(tell(&bench, "one", true).await), "nothing was heard of it");
+    assert!(bench.store.acts(None, 10).await.expect("acts").items.len() == 1, "only what was done is recorded");
 }
 
 async fn claim_types(bench: &Bench, types: &[&str], limit: usize) -> Vec<JobId> {

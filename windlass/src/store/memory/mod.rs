@@ -221,9 +221,12 @@ impl Store for MemoryStore {
         self.read(|tables, now| tables.keys(query, now))
     }
 
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
-        self.change(|tables, now| tables.announce(worker, now));
-        Ok(())
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced> {
+        Ok(self.change(|tables, now| tables.announce(worker, now)))
+    }
+
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
+        self.change(|tables, now| tables.edit_worker(edit, by, now))
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {

@@ -7,8 +7,8 @@ use super::tables::{SCAN_MAX, Tables};
 use crate::error::Result;
 use crate::flow::ControlEdit;
 use crate::job::JobId;
-use crate::store::answer::Operated;
-use crate::store::request::{Act, Cursor, Filter, Operation, PAGE_MAX, Target};
+use crate::store::answer::{Operated, WorkerRecord};
+use crate::store::request::{Act, Cursor, Filter, Operation, PAGE_MAX, Target, WorkerEdit};
 use crate::store::rewrite::{Part, Rewrite};
 use crate::store::rules;
 use crate::time::Timestamp;
@@ -86,6 +86,17 @@ impl Tables {
             self.owner = Some(owner.to_owned());
         }
         Ok(())
+    }
+
+    /// Tells a worker to take no more jobs, or to take some again.
+    pub(super) fn edit_worker(&mut self, edit: &WorkerEdit, by: Option<&str>, now: Timestamp) -> Result<WorkerRecord> {
+        if let Some((act, hint)) = rules::told(self.workers.get(&edit.worker), edit, by, now)? {
+            self.record_act(act);
+            self.hint(hint);
+        }
+        let worker = self.workers.get_mut(&edit.worker).expect("it lives");
+        worker.draining = edit.draining;
+        Ok(worker.clone())
     }
 
     pub(super) fn set_paused(&mut self, edit: &ControlEdit, paused: bool, by: Option<&str>, now: Timestamp) {

@@ -7,7 +7,7 @@ use crate::job::{
     WorkflowId,
 };
 use crate::store::answer::{
-    ActRecord, Counted, JobEvent, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, WorkerRecord, fits,
+    ActRecord, Announced, Counted, JobEvent, LOG_LINE_BYTES, LOGS_BYTES_MAX, Page, QueueRecord, WorkerRecord, fits,
 };
 use crate::store::faults::FaultGroup;
 use crate::store::observe::{ENDS_MAX, EndRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends};
@@ -208,17 +208,11 @@ impl Tables {
         self.queues.iter().map(record).filter(|queue| !queue.is_forgotten()).collect()
     }
 
-    pub(super) fn announce(&mut self, report: &WorkerReport, now: Timestamp) {
-        let started_at = self.workers.get(&report.id).map_or(now, |known| known.started_at);
-        let worker = WorkerRecord {
-            id: report.id.clone(),
-            host: report.host.clone(),
-            queues: report.queues.clone(),
-            types: report.types.clone(),
-            started_at,
-            seen_at: now,
-        };
+    pub(super) fn announce(&mut self, report: &WorkerReport, now: Timestamp) -> Announced {
+        let worker = WorkerRecord::announced(report, self.workers.get(&report.id), now);
+        let announced = Announced::new(worker.draining);
         self.workers.insert(report.id.clone(), worker);
+        announced
     }
 
     pub(super) fn live_workers(&self, now: Timestamp) -> impl Iterator<Item = &WorkerRecord> {

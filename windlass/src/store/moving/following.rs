@@ -20,9 +20,9 @@ use crate::job::{AttemptRecord, Explanation, JobId, JobRecord, LeaseKey, LogLine
 use crate::schedule::ScheduleRecord;
 use crate::store::observe::{Observation, Sample, SampleStep};
 use crate::store::{
-    ActRecord, ClaimRequest, Claims, Counted, Cursor, Durability, Extended, FaultGroup, FaultQuery, Filter, Inserted,
-    JobEvent, KeyQuery, ListQuery, Operated, Operation, Page, QueueRecord, Rewrite, Save, ScheduleEdit, ScheduleEdited,
-    Settled, Store, Upkeep, UpkeepReport, Wake, WorkerRecord, WorkerReport, WorkflowQuery,
+    ActRecord, Announced, ClaimRequest, Claims, Counted, Cursor, Durability, Extended, FaultGroup, FaultQuery, Filter,
+    Inserted, JobEvent, KeyQuery, ListQuery, Operated, Operation, Page, QueueRecord, Rewrite, Save, ScheduleEdit,
+    ScheduleEdited, Settled, Store, Upkeep, UpkeepReport, Wake, WorkerEdit, WorkerRecord, WorkerReport, WorkflowQuery,
 };
 use crate::time::Timestamp;
 use crate::workflow::{Submission, WorkflowRecord};
@@ -213,7 +213,8 @@ following! {
     async fn control(&self, edit: &ControlEdit, by: Option<&str>) -> Option<ControlRecord>;
     async fn controlled(&self, queue: &QueueName) -> Option<ControlRecord>;
     async fn keys(&self, query: &KeyQuery) -> Page<KeyRecord>;
-    async fn announce(&self, worker: &WorkerReport) -> ();
+    async fn announce(&self, worker: &WorkerReport) -> Announced;
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> WorkerRecord;
     async fn workers(&self) -> Vec<WorkerRecord>;
     async fn edit_schedule(&self, edit: &ScheduleEdit, by: Option<&str>) -> ScheduleEdited;
     async fn schedules(&self, after: Option<&str>, limit: usize) -> Vec<ScheduleRecord>;

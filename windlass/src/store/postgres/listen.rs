@@ -17,7 +17,7 @@ use tokio_postgres::Client;
 use super::hosts::{Connected, Hosts, Unreachable};
 use super::notify::notify;
 use super::{Inner, pooler};
-use crate::job::{JobId, QueueName};
+use crate::job::{JobId, QueueName, WorkerId};
 use crate::store::answer::Wake;
 
 /// Longest name of a channel, below what PostgreSQL keeps of one.
@@ -53,6 +53,7 @@ pub(super) fn hint(text: &str) -> Option<Wake> {
         "s" => QueueName::new(rest).ok().map(Wake::Scheduled),
         "p" => QueueName::new(rest).ok().map(Wake::Paused),
         "c" => rest.parse::<JobId>().ok().map(Wake::CancelAsked),
+        "w" => WorkerId::new(rest).ok().map(Wake::Told),
         "e" => rest.parse::<JobId>().ok().map(Wake::Ended),
         _ => None,
     }
@@ -218,5 +219,6 @@ mod tests {
             assert_eq!(hint(words), None, "{words:?}");
         }
         assert_eq!(hint("smail"), Some(Wake::Scheduled(QueueName::new("mail").expect("a name"))));
+        assert_eq!(hint("wbox.4711"), Some(Wake::Told(WorkerId::new("box.4711").expect("a name"))));
     }
 }

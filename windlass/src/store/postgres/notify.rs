@@ -64,6 +64,7 @@ impl PendingHints {
                 Wake::Scheduled(queue) => format!("s{queue}"),
                 Wake::Paused(queue) => format!("p{queue}"),
                 Wake::CancelAsked(job) => format!("c{job}"),
+                Wake::Told(worker) => format!("w{worker}"),
                 Wake::Ended(job) => {
                     if self.ends.len() >= ENDS_MAX {
                         self.ends.pop_front();

@@ -2,12 +2,13 @@
 
 use super::fault::Fault;
 use super::read;
+use super::records;
 use super::transaction::Transaction;
 use super::working::Working;
 use crate::flow::ControlEdit;
 use crate::job::JobId;
-use crate::store::answer::Operated;
-use crate::store::request::{Cursor, Filter, LOOKED_MAX, Operation, PAGE_MAX, Target};
+use crate::store::answer::{Operated, WorkerRecord};
+use crate::store::request::{Cursor, Filter, LOOKED_MAX, Operation, PAGE_MAX, Target, WorkerEdit};
 use crate::store::rules;
 
 impl Transaction<'_> {
@@ -78,6 +79,19 @@ impl Transaction<'_> {
             self.link.execute(include_str!("sql/put_owner.sql"), &[&owner]).await?;
         }
         Ok(())
+    }
+
+    /// Tells a worker to take no more jobs, or to take some again.
+    pub(super) async fn edit_worker(&mut self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord, Fault> {
+        let id = edit.worker.as_str();
+        let rows = self.link.query(include_str!("sql/get_worker.sql"), &[&id]).await?;
+        let known = rows.first().and_then(records::worker);
+        if let Some((act, hint)) = rules::told(known.as_ref(), edit, by, self.now)? {
+            self.link.execute(include_str!("sql/set_draining.sql"), &[&id, &edit.draining]).await?;
+            self.add_act(&act).await?;
+            self.hints.push(hint);
+        }
+        Ok(known.expect("it lives").told(edit.draining))
     }
 
     /// Pauses or resumes a queue, which is made if there is none.

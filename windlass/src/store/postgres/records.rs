@@ -14,7 +14,7 @@ use super::read::numbered;
 use super::turns::Caller;
 use crate::flow::ControlRecord;
 use crate::job::{JobType, QueueName, State, WorkerId, WorkflowId};
-use crate::store::answer::{ActRecord, Page, QueueRecord, WORKERS_BYTES_MAX, WorkerRecord};
+use crate::store::answer::{ActRecord, Announced, Page, QueueRecord, WORKERS_BYTES_MAX, WorkerRecord};
 use crate::store::observe::{
     COUNTED_MAX, ENDS_MAX, EndRecord, LaneRecord, Observation, SAMPLES_MAX, Sample, SampleStep, newest_ends,
 };
@@ -182,25 +182,19 @@ impl Inner {
         Ok(counts.queues.into_iter().map(record).filter(|queue| !queue.is_forgotten()).collect())
     }
 
-    pub(super) async fn announce(&self, report: &WorkerReport) -> Result<(), Fault> {
+    pub(super) async fn announce(&self, report: &WorkerReport) -> Result<Announced, Fault> {
         let link = self.link(Caller::Worker).await?;
         let (id, time, text) = (report.id.as_str(), self.given_time(), job_rows::json(report));
-        link.execute(include_str!("sql/put_worker.sql"), &[&time, &id, &text]).await?;
-        Ok(())
+        let rows = link.query(include_str!("sql/put_worker.sql"), &[&time, &id, &text, &report.is_leave()]).await?;
+        Ok(Announced::new(rows.first().is_some_and(|row| row.get("draining"))))
     }
 
     pub(super) async fn live_workers(&self, link: &Link<'_>) -> Result<Vec<WorkerRecord>, Fault> {
         let live = job_rows::micros(WORKER_LIVE);
         let most = WORKERS_BYTES_MAX as i64;
         let rows = link.query(include_str!("sql/list_workers.sql"), &[&self.given_time(), &live, &most]).await?;
-        let mut workers = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let Ok(report) = serde_json::from_str(row.get("report")) else { continue };
-            let WorkerReport { id, host, queues, types } = report;
-            let (started_at, seen_at) = (job_rows::time(row.get("started_at")), job_rows::time(row.get("seen_at")));
-            workers.push(WorkerRecord { id, host, queues, types, started_at, seen_at });
-        }
-        workers.sort_by(|one: &WorkerRecord, other| WorkerId::cmp(&one.id, &other.id));
+        let mut workers: Vec<_> = rows.iter().filter_map(worker).collect();
+        workers.sort_by(|one, other| WorkerId::cmp(&one.id, &other.id));
         Ok(workers)
     }
 
@@ -267,6 +261,13 @@ impl Inner {
         };
         Ok(rows.iter().map(record).collect())
     }
+}
+
+/// A worker, unless its report cannot be read.
+pub(super) fn worker(row: &Row) -> Option<WorkerRecord> {
+    let report: WorkerReport = serde_json::from_str(row.get("report")).ok()?;
+    let (started_at, seen_at) = (job_rows::time(row.get("started_at")), job_rows::time(row.get("seen_at")));
+    Some(WorkerRecord::new(report, started_at, seen_at).told(row.get("draining")))
 }
 
 /// The numbers of lanes from rows that are ordered by queue and type.

@@ -155,8 +155,17 @@ impl Store for PostgresStore {
         retrying("list queues", || self.inner.queues()).await
     }
 
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced> {
         retrying("announce a worker", || self.inner.announce(worker)).await
+    }
+
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
+        retrying("tell a worker something", || async {
+            let mut tx = self.inner.transaction(Caller::Worker).await?;
+            let edited = tx.edit_worker(edit, by).await;
+            tx.finish(edited).await
+        })
+        .await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {

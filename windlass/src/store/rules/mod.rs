@@ -35,7 +35,7 @@ pub use damage::{DAMAGED_CLAIMS_MAX, split_damaged};
 pub use edges::{Edge, Edges};
 pub use ends::{expire, outlive, tell_completed, tell_ends};
 pub use insert::insert;
-pub use operate::{absence, act_of, act_on, leap, paused};
+pub use operate::{absence, act_of, act_on, leap, paused, told};
 pub use owner::Holding;
 pub use schedules::{edit_schedule, fire};
 pub use set::{Entry, KeyUse, Missing, WorkingSet};

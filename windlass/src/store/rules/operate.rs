@@ -11,8 +11,8 @@ use crate::clock::Absence;
 use crate::error::Error;
 use crate::flow::ControlEdit;
 use crate::job::{CancelAsked, CancelVerdict, JobId, Outcome, Verdict};
-use crate::store::answer::{ActRecord, Wake, describe};
-use crate::store::request::{Act, Edit, Operation, Target};
+use crate::store::answer::{ActRecord, Wake, WorkerRecord, describe};
+use crate::store::request::{Act, Edit, Operation, Target, WORKER_LIVE, WorkerEdit};
 use crate::time::Timestamp;
 
 /// Does to one job what the operation asks, or only sees whether it could (O2).
@@ -88,6 +88,24 @@ pub fn paused(edit: &ControlEdit, paused: bool, by: Option<&str>, now: Timestamp
     let (act, target) = (if paused { "pause" } else { "resume" }.to_owned(), format!("queue {queue}"));
     let act = ActRecord { at: now, by: by.map(str::to_owned), act, target, changed: 1, why }.kept();
     (act, if paused { Wake::Paused(queue.clone()) } else { Wake::Scheduled(queue.clone()) })
+}
+
+/// The record of a word to a worker (O3) and the hint for it, if it changes anything. Nobody can talk to a worker that does not live.
+pub fn told(
+    known: Option<&WorkerRecord>,
+    edit: &WorkerEdit,
+    by: Option<&str>,
+    now: Timestamp,
+) -> Result<Option<(ActRecord, Wake)>, Error> {
+    let live = |known: &&WorkerRecord| !known.queues.is_empty() && now.since(known.seen_at) <= WORKER_LIVE;
+    let known = known.filter(live).ok_or_else(|| Error::not_found("worker", edit.worker.as_str()))?;
+    if known.draining == edit.draining {
+        return Ok(None);
+    }
+    let (act, target) = (if edit.draining { "drain" } else { "resume" }.to_owned(), format!("worker {}", edit.worker));
+    let (by, why) = (by.map(str::to_owned), edit.why.clone());
+    let act = ActRecord { at: now, by, act, target, changed: 1, why }.kept();
+    Ok(Some((act, Wake::Told(edit.worker.clone()))))
 }
 
 /// Changes what may be changed; a new priority reaches the jobs that wait for this one.

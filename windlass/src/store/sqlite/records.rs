@@ -1,24 +1,47 @@
 //! The small records: workers, workflows and the acts of operators.
 
-use rusqlite::{Row as SqlRow, params};
+use rusqlite::{OptionalExtension, Row as SqlRow, params};
 
 use super::columns::{parse, state, text, time, uuid};
 use super::fault::Answer;
 use super::list::place;
 use super::transaction::Transaction;
 use crate::job::WorkflowId;
-use crate::store::answer::{ActRecord, Page, WORKERS_BYTES_MAX, WorkerRecord, fits};
-use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerReport, WorkflowQuery};
+use crate::store::answer::{ActRecord, Announced, Page, WORKERS_BYTES_MAX, WorkerRecord, fits};
+use crate::store::request::{Cursor, PAGE_MAX, WORKER_LIVE, WorkerEdit, WorkerReport, WorkflowQuery};
+use crate::store::rules;
 use crate::workflow::WorkflowRecord;
 
 /// How many acts are kept; older ones are forgotten.
 const ACTS_KEPT: i64 = 10_000;
 
+/// A worker, unless its report cannot be read.
+fn worker(row: &SqlRow<'_>) -> rusqlite::Result<Option<WorkerRecord>> {
+    let Ok(report) = parse(row.get_ref("report")?.as_str()?) else { return Ok(None) };
+    let (started_at, seen_at) = (time(row.get("started_at")?), time(row.get("seen_at")?));
+    Ok(Some(WorkerRecord::new(report, started_at, seen_at).told(row.get("draining")?)))
+}
+
 impl Transaction<'_> {
-    pub(super) fn announce(&mut self, report: &WorkerReport) -> Answer<()> {
-        let kept = params![report.id.as_str(), text(report), self.now.as_micros()];
-        self.statement(include_str!("sql/put_worker.sql"))?.execute(kept)?;
-        Ok(())
+    pub(super) fn announce(&mut self, report: &WorkerReport) -> Answer<Announced> {
+        let kept = params![report.id.as_str(), text(report), self.now.as_micros(), report.is_leave()];
+        let draining =
+            self.statement(include_str!("sql/put_worker.sql"))?.query_row(kept, |row| row.get("draining"))?;
+        Ok(Announced::new(draining))
+    }
+
+    /// Tells a worker to take no more jobs, or to take some again.
+    pub(super) fn edit_worker(&mut self, edit: &WorkerEdit, by: Option<&str>) -> Answer<WorkerRecord> {
+        let mut statement = self.statement(include_str!("sql/get_worker.sql"))?;
+        let known = statement.query_row([edit.worker.as_str()], worker).optional()?.flatten();
+        drop(statement);
+        if let Some((act, hint)) = rules::told(known.as_ref(), edit, by, self.now)? {
+            let told = params![edit.worker.as_str(), edit.draining];
+            self.statement(include_str!("sql/set_draining.sql"))?.execute(told)?;
+            self.record_act(&act)?;
+            self.hint(hint);
+        }
+        Ok(known.expect("it lives").told(edit.draining))
     }
 
     /// Workers heard of lately, by id.
@@ -27,14 +50,10 @@ impl Transaction<'_> {
         let mut rows = statement.query([self.now.minus(WORKER_LIVE).as_micros()])?;
         let (mut workers, mut left) = (Vec::new(), WORKERS_BYTES_MAX);
         while let Some(row) = rows.next()? {
-            let text = row.get_ref("report")?.as_str()?;
-            if !fits(text.len(), &mut left) {
+            if !fits(row.get_ref("report")?.as_str()?.len(), &mut left) {
                 break;
             }
-            let Ok(report) = parse(text) else { continue };
-            let WorkerReport { id, host, queues, types } = report;
-            let (started_at, seen_at) = (time(row.get("started_at")?), time(row.get("seen_at")?));
-            workers.push(WorkerRecord { id, host, queues, types, started_at, seen_at });
+            workers.extend(worker(row)?);
         }
         Ok(workers)
     }

@@ -158,9 +158,15 @@ impl Store for SqliteStore {
         self.readers.read("list keys", move |tx| tx.keys(&query)).await
     }
 
-    async fn announce(&self, worker: &WorkerReport) -> Result<()> {
+    async fn announce(&self, worker: &WorkerReport) -> Result<Announced> {
         let worker = worker.clone();
         self.write("announce a worker".to_owned(), 1, move |tx| tx.announce(&worker)).await
+    }
+
+    async fn edit_worker(&self, edit: &WorkerEdit, by: Option<&str>) -> Result<WorkerRecord> {
+        let (edit, by) = (edit.clone(), by.map(str::to_owned));
+        let attempted = format!("tell worker {:?} something", edit.worker.as_str());
+        self.write(attempted, 1, move |tx| tx.edit_worker(&edit, by.as_deref())).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>> {

@@ -53,7 +53,7 @@ create table windlass.workflow (
     pruned bigint not null default 0
 );
 create table windlass.schedule (name text primary key, next_at bigint, paused boolean not null, record text not null);
-create table windlass.worker (id text primary key, started_at bigint not null, seen_at bigint not null, report text not null);
+create table windlass.worker (id text primary key, started_at bigint not null, seen_at bigint not null, draining bool not null default false, report text not null);
 create table windlass.act (act bigint generated always as identity primary key, record text not null);
 -- What is remembered of the numbers over time, as JSON; step is in seconds.
 create table windlass.sample (step bigint not null, at bigint not null, data text not null, primary key (step, at));

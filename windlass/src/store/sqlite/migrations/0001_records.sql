@@ -74,7 +74,7 @@ create table windlass_schedule (
     fired integer not null,
     last_error text
 ) without rowid;
-create table windlass_worker (id text primary key, report text not null, started_at integer not null, seen_at integer not null) without rowid;
+create table windlass_worker (id text primary key, report text not null, started_at integer not null, seen_at integer not null, draining integer not null default 0) without rowid;
 create table windlass_act (seq integer primary key, at integer not null, by text, act text not null, target text not null, changed integer not null, why text);
 -- Ends that a requeue or an operator's dead-letter made unreadable in `done`.
 create table windlass_past_end (ended integer primary key, seq integer not null, state integer not null, at integer not null);
