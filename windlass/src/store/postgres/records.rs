@@ -151,8 +151,8 @@ impl Inner {
     }
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>, Fault> {
-        let counts = self.counts().await?;
         let link = self.link(Caller::Reader).await?;
+        let counts = self.counts_on(&link).await?;
         let rows = link.query(include_str!("sql/get_oldest_scheduled.sql"), &[&self.given_time()]).await?;
         let oldest: HashMap<String, i64> = rows.iter().map(|row| (row.get("name"), row.get("due"))).collect();
         let rows = link.query(include_str!("sql/list_controlled.sql"), &[]).await?;
