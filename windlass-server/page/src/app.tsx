@@ -293,6 +293,21 @@ function Page() {
   );
 }
 
+function nothing() {}
+
+/** What stands around every screen, while it is not yet known who looks. */
+function Frame() {
+  return (
+    <>
+      <Top toggle={nothing} open={false} />
+      <div class="frame">
+        <Side open={false} />
+        <main />
+      </div>
+    </>
+  );
+}
+
 function NoToken() {
   const [away, setAway] = useState(sessionStorage.getItem("windlass.no-token") === "seen");
   if (away) return null;
@@ -331,5 +346,5 @@ export function App() {
       </main>
     );
   }
-  return me.value ? <Page /> : null;
+  return me.value ? <Page /> : <Frame />;
 }

@@ -11,6 +11,7 @@ use super::ApiState;
 use super::error::Refusal;
 use super::extract::Query;
 use super::me::About;
+use super::recent::{self, MAX_AGE};
 use super::roles::{Role, needs};
 use crate::serve::attention::{AttentionItem, Seen};
 
@@ -33,17 +34,23 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     get,
     path = "/v1/attention",
     tag = "store",
+    params(("max_age" = Option<String>, Query, description = MAX_AGE)),
     responses((status = 200, description = "Worst first; none is good.", body = Attention))
 )]
 async fn attention(
     State(state): State<ApiState>,
     about: Option<Extension<std::sync::Arc<About>>>,
-    query: Query,
+    mut query: Query,
 ) -> Result<Json<Attention>, Refusal> {
+    let age = recent::max_age(&mut query)?;
     query.done()?;
-    let _turn = state.bounds.turn().await?;
-    let mut seen = Seen::look(&**state.store()).await?;
-    seen.sends_webhooks = about.is_none_or(|Extension(about)| about.webhooks);
-    seen.operations = state.operations.under_way();
-    Ok(Json(Attention { items: seen.attention() }))
+    let look = async {
+        let _turn = state.bounds.turn().await?;
+        let mut seen = Seen::look(&**state.store()).await?;
+        seen.sends_webhooks = about.is_none_or(|Extension(about)| about.webhooks);
+        seen.operations = state.operations.under_way();
+        Ok::<_, Refusal>(seen.attention())
+    };
+    let items = state.recent.attention.get(age, look).await?.to_vec();
+    Ok(Json(Attention { items }))
 }

@@ -25,6 +25,7 @@ mod operations;
 mod policies;
 mod pulse;
 mod queues;
+mod recent;
 mod reload;
 pub mod roles;
 mod schedules;
@@ -65,6 +66,7 @@ pub struct ApiState {
     operations: Arc<Registry>,
     bounds: Arc<Bounds>,
     pulse: pulse::Pulse,
+    recent: Arc<recent::Recent>,
     gone: Arc<Gone>,
     reload: Option<Reload>,
     body_bytes: usize,
@@ -79,20 +81,22 @@ impl ApiState {
             operations: Arc::default(),
             bounds: Arc::default(),
             pulse: pulse::Pulse::default(),
+            recent: Arc::default(),
             gone: Arc::default(),
             reload: None,
             body_bytes: BODY_BYTES_DEFAULT,
         }
     }
 
-    /// The same on another client: with operations and a pulse of its own, and under the same bounds, which are of the process.
+    /// The same on another client, which may see other jobs: with operations, a pulse and numbers of its own, and under the same bounds,
+    /// which are of the process.
     #[must_use]
     pub fn on(&self, client: Client) -> Self {
         let (operations, pulse, gone) = (Arc::default(), pulse::Pulse::default(), Arc::default());
-        ApiState { client, operations, pulse, gone, ..self.clone() }
+        ApiState { client, operations, pulse, gone, recent: Arc::default(), ..self.clone() }
     }
 
-    /// The same on another client of the same caller: operations are shared.
+    /// The same on another client that sees the same jobs: operations and numbers are shared.
     #[must_use]
     pub fn with_client(&self, client: Client) -> Self {
         ApiState { client, ..self.clone() }

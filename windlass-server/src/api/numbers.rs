@@ -5,12 +5,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass::store::{LaneRecord, PAGE_MAX, Sample as StoredSample};
+use windlass::store::{LaneRecord, Observation, PAGE_MAX, Sample as StoredSample};
 use windlass::{Error, Timestamp};
 
 use super::ApiState;
 use super::error::Refusal;
 use super::extract::{Body, Query};
+use super::recent::{self, MAX_AGE};
 use super::roles::{Role, needs};
 use crate::wire::{Lanes, NewSample, Sample, Samples, sample_step};
 
@@ -49,15 +50,25 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     get,
     path = "/v1/lanes",
     tag = "store",
-    params(("ends_after" = Option<String>, Query, description = "Also the newest ends at or after this moment.",
-        format = DateTime)),
+    params(
+        ("ends_after" = Option<String>, Query, description = "Also the newest ends at or after this moment.",
+            format = DateTime),
+        ("max_age" = Option<String>, Query, description = MAX_AGE),
+    ),
     responses((status = 200, description = "By queue and type.", body = Lanes))
 )]
 async fn lanes(State(state): State<ApiState>, mut query: Query) -> Result<Json<Lanes>, Refusal> {
     let ends_from = query.time("ends_after")?;
+    let age = recent::max_age(&mut query)?;
     query.done()?;
-    let _turn = state.bounds.turn().await?;
-    let mut seen = state.store().observe(ends_from).await?;
+    let look = async {
+        let _turn = state.bounds.turn().await?;
+        Ok::<_, Refusal>(state.store().observe(ends_from).await?)
+    };
+    let mut seen = match ends_from {
+        Some(_) => look.await?,
+        None => Observation::clone(&*state.recent.lanes.get(age, look).await?),
+    };
     let left_out = largest(&mut seen.lanes);
     Ok(Json(Lanes { left_out, ..Lanes::from(&seen) }))
 }

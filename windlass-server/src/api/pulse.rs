@@ -202,7 +202,7 @@ impl Drop for Listening {
 /// What was seen at the last look.
 #[derive(Default)]
 struct Last {
-    numbers: Option<Observation>,
+    numbers: Option<Arc<Observation>>,
     jobs: HashMap<JobId, Option<String>>,
     workflows: HashMap<WorkflowId, Option<[u64; 9]>>,
     operations: HashMap<String, Option<String>>,
@@ -222,13 +222,16 @@ impl Last {
     }
 
     async fn look_at_numbers(&mut self, state: &ApiState, beats: &mut Vec<Beat>) -> Result<()> {
-        let seen = state.store().observe(None).await?;
+        let begun = tokio::time::Instant::now();
+        let seen = Arc::new(state.store().observe(None).await?);
+        state.recent.lanes.put(begun, Arc::clone(&seen)).await;
         let workers = state.store().workers().await?;
         let slots = workers.iter().flat_map(|worker| &worker.queues).map(|served| u64::from(served.slots)).sum();
-        let overview = overview(self.numbers.as_ref(), &seen, slots);
+        let overview = overview(self.numbers.as_deref(), &seen, slots);
         let data = serde_json::to_string(&overview).expect("numbers are plain JSON");
         beats.push(Beat { topic: Topic::Overview, event: "overview", data });
         if self.numbers.as_ref().is_some_and(|last| last.lanes != seen.lanes) {
+            state.recent.queues.forget(begun).await;
             beats.push(changed(Topic::Lanes));
         }
         self.numbers = Some(seen);

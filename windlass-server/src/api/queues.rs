@@ -18,6 +18,7 @@ use super::acting::{Acting, ByParams};
 use super::error::Refusal;
 use super::extract::{Body, MaybeBody, Name, Query};
 use super::operations;
+use super::recent::{self, MAX_AGE};
 use super::roles::{Role, needs};
 use super::{ApiState, bounded, gone};
 use crate::wire::{
@@ -52,6 +53,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         ("limit" = Option<u32>, Query, description = "How many rows at most; 1,000 unless said.", minimum = 1,
             maximum = 1000),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the last page."),
+        ("max_age" = Option<String>, Query, description = MAX_AGE),
     ),
     responses((status = 200, description = "A page of queues.", body = QueuePage))
 )]
@@ -59,8 +61,9 @@ async fn list(State(state): State<ApiState>, mut query: Query) -> Result<Json<Qu
     let limit = query.number("limit", 1..=PAGE_MAX as u64, PAGE_MAX as u64)?;
     let limit = usize::try_from(limit).expect("a page fits into memory");
     let after = query.text("cursor")?;
+    let age = recent::max_age(&mut query)?;
     query.done()?;
-    let queues = state.store().queues().await?;
+    let queues = state.recent.queues.get(age, state.store().queues()).await?;
     let later = queues.iter().filter(|queue| after.as_deref().is_none_or(|after| queue.name.as_str() > after));
     let mut items: Vec<Queue> = later.take(limit + 1).map(Queue::from).collect();
     let more = items.len() > limit;
@@ -74,18 +77,24 @@ async fn list(State(state): State<ApiState>, mut query: Query) -> Result<Json<Qu
     get,
     path = "/v1/queues/{queue}",
     tag = "queues",
-    params(("queue" = String, Path, description = "Its name, percent-encoded.")),
+    params(
+        ("queue" = String, Path, description = "Its name, percent-encoded."),
+        ("max_age" = Option<String>, Query, description = MAX_AGE),
+    ),
     responses((status = 200, description = "The queue.", body = Queue))
 )]
-async fn get(State(state): State<ApiState>, Name(name): Name) -> Result<Json<Queue>, Refusal> {
+async fn get(State(state): State<ApiState>, Name(name): Name, mut query: Query) -> Result<Json<Queue>, Refusal> {
+    let age = recent::max_age(&mut query)?;
+    query.done()?;
     let name = QueueName::new(name)?;
-    let found = find(&state, &name).await?;
+    let found = find(&state, &name, age).await?;
     let found = found.ok_or_else(|| Error::not_found("queue", name.as_str()))?;
     Ok(Json(Queue::from(&found)))
 }
 
-async fn find(state: &ApiState, name: &QueueName) -> Result<Option<QueueRecord>, Error> {
-    Ok(state.store().queues().await?.into_iter().find(|queue| queue.name == *name))
+async fn find(state: &ApiState, name: &QueueName, age: Duration) -> Result<Option<QueueRecord>, Error> {
+    let queues = state.recent.queues.get(age, state.store().queues()).await?;
+    Ok(queues.iter().find(|queue| queue.name == *name).cloned())
 }
 
 /// Pause a queue: nothing of it is claimed, running jobs go on

@@ -58,6 +58,14 @@ const SELDOM_MS = 15_000;
 /** Beats come up to twice a second; what is shown need not. */
 const BEAT_MIN_MS = 900;
 
+/** What all tabs look at again and again, and share: the server reads it once for those that come within a second. */
+const SHARED = /^\/v1\/(lanes|attention|queues(\/[^/?]+)?)(\?|$)/;
+
+/** The path with which something is asked for that may be a moment old; what somebody has just changed is asked for as it is. */
+function shared(path: string): string {
+  return SHARED.test(path) ? `${path}${path.includes("?") ? "&" : "?"}max_age=1s` : path;
+}
+
 export interface Resource<T> {
   data: T | undefined;
   problem: Refused | undefined;
@@ -101,13 +109,16 @@ export function useResource<T>(path: string | null, every = 0, topic = ""): Reso
     let failures = 0;
     let asking = false;
     let missed = false;
+    let anew = false;
     const look = async () => {
       clearTimeout(timer);
       if (asking) missed = true;
       if (asking || stop.signal.aborted) return;
       asking = true;
+      const asked = anew ? path : shared(path);
+      anew = false;
       try {
-        keep(path, await ask<T>(path, { signal: stop.signal }));
+        keep(path, await ask<T>(asked, { signal: stop.signal }));
         problem.current = undefined;
         failures = 0;
         awaySince.value = 0;
@@ -139,7 +150,10 @@ export function useResource<T>(path: string | null, every = 0, topic = ""): Reso
           beat = setTimeout(look, Math.max(0, BEAT_MIN_MS - age));
         })
       : () => {};
-    again.current = look;
+    again.current = () => {
+      anew = true;
+      void look();
+    };
     void look();
     let nudges = nudge.peek();
     const unwatch = effect(() => {
@@ -153,6 +167,7 @@ export function useResource<T>(path: string | null, every = 0, topic = ""): Reso
       if (!awake || asking || !kept.has(path)) return;
       const age = Date.now() - (kept.get(path)?.at ?? 0);
       clearTimeout(timer);
+      anew ||= nudged;
       timer = setTimeout(look, nudged ? 0 : Math.max(0, pace() - age));
     });
     return () => {

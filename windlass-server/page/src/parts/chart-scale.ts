@@ -1,5 +1,7 @@
 // The arithmetic of charts: round scales, paths with gaps, what a range holds, and the same as lines of CSV.
 
+import { number } from "../words.ts";
+
 /** Round numbers from 0 to one not below the largest value; whole ones unless fractions mean something. */
 export function ticks(most: number, least = 1): number[] {
   const goal = Math.max(most, least) / 3;
@@ -69,5 +71,5 @@ export function csv(times: number[], lines: Line[]): string {
 export function short(value: number): string {
   if (value >= 1_000_000) return `${+(value / 1_000_000).toFixed(1)}M`;
   if (value >= 10_000) return `${+(value / 1000).toFixed(1)}k`;
-  return Number.isInteger(value) ? value.toLocaleString("en") : String(+value.toFixed(2));
+  return Number.isInteger(value) ? number(value) : String(+value.toFixed(2));
 }

@@ -1,6 +1,7 @@
 // The charts of a queue, a type or the whole store: how much goes through, how long jobs wait and run, what stands where;
 // over a range that is in the address, for all of it or split by queue or type.
 
+import { useMemo } from "preact/hooks";
 import type { Schemas } from "../api/client.ts";
 import { type Resource, useResource } from "../api/live.ts";
 import { go, href, query, withQuery } from "../router.ts";
@@ -167,32 +168,45 @@ const SPLITS: [string, string][] = [
   ["type", "type"],
 ];
 
+type Shape = (typeof ALL)[number];
+
+/** One of them; drawn again only for other lines, however often its screen is. */
+function One({ shape, line, by }: { shape: Shape; line: Resource<Series>; by: string | null }) {
+  const [of, title, unit, looks] = shape;
+  return useMemo(
+    () => (
+      <Loaded of={line}>
+        {(data) => {
+          const shown = by ? split(data) : { data, looks };
+          const timed = of === "wait" || of === "run";
+          const sampled = data.sampled;
+          return (
+            <Chart
+              title={title}
+              unit={by && timed ? `${unit}, p95` : unit}
+              choose={choose}
+              {...shown}
+              {...(timed ? { tell: seconds } : {})}
+              {...(sampled && sampled.of > sampled.taken
+                ? { note: `of ${number(sampled.taken)} of ${number(sampled.of)} that ended` }
+                : {})}
+            />
+          );
+        }}
+      </Loaded>
+    ),
+    [of, title, unit, looks, line.data, line.problem, by],
+  );
+}
+
 export function Charts({ lines, splits = SPLITS }: ChartsProps) {
   const by = query.value.get("by");
   return (
     <section class="stack close" aria-label="Over time">
       <Bar splits={splits} />
       <div class="grid-2 even">
-        {ALL.map(([of, title, unit, looks]) => (
-          <Loaded key={of} of={lines[of]}>
-            {(data) => {
-              const shown = by ? split(data) : { data, looks };
-              const timed = of === "wait" || of === "run";
-              const sampled = data.sampled;
-              return (
-                <Chart
-                  title={title}
-                  unit={by && timed ? `${unit}, p95` : unit}
-                  choose={choose}
-                  {...shown}
-                  {...(timed ? { tell: seconds } : {})}
-                  {...(sampled && sampled.of > sampled.taken
-                    ? { note: `of ${number(sampled.taken)} of ${number(sampled.of)} that ended` }
-                    : {})}
-                />
-              );
-            }}
-          </Loaded>
+        {ALL.map((shape) => (
+          <One key={shape[0]} shape={shape} line={lines[shape[0]]} by={by} />
         ))}
       </div>
     </section>

@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it.
+// Light, dark, or as the system has it; and how close rows stand.
 
 import { signal } from "@preact/signals";
 
@@ -12,6 +12,15 @@ export function setTheme(to: Theme) {
   localStorage.setItem("windlass.theme", to);
   if (to === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = to;
+}
+
+/** Whether rows stand close, for those who want to see many. */
+export const dense = signal(localStorage.getItem("windlass.rows") === "dense");
+
+export function setDense(to: boolean) {
+  dense.value = to;
+  localStorage.setItem("windlass.rows", to ? "dense" : "roomy");
+  document.documentElement.dataset.rows = to ? "dense" : "roomy";
 }
 
 export function nextTheme() {

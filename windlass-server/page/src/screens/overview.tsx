@@ -127,6 +127,7 @@ function Workers({ workers }: { workers: Schemas["Worker"][] }) {
   const all = workers.flatMap((worker) => worker.queues);
   const slots = all.reduce((sum, one) => sum + one.slots, 0);
   const busy = all.reduce((sum, one) => sum + (one.busy ?? 0), 0);
+  const draining = workers.filter((worker) => worker.draining).length;
   const hosts = new Set(workers.map((worker) => worker.host)).size;
   return (
     <section class="stack" style={{ gap: "8px" }}>
@@ -138,6 +139,7 @@ function Workers({ workers }: { workers: Schemas["Worker"][] }) {
           <span>
             {counted(workers.length, "worker")} on {counted(hosts, "host")}, {number(busy)} of {number(slots)} slots
             busy
+            {draining > 0 ? `, ${number(draining)} draining` : ""}
           </span>
         )}
         <a href={href("/workers")}>All workers</a>

@@ -17,6 +17,7 @@ import { StateBar, sum } from "../parts/state.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/time.tsx";
+import { Draining } from "../parts/worker-acts.tsx";
 import { href } from "../router.ts";
 import { DEAD, number, STATES, stateWord, WAITING } from "../words.ts";
 import { Count, jobsOf, Oldest, PauseButton } from "./queues.tsx";
@@ -104,8 +105,11 @@ function Servers({ workers, queue }: { workers: Worker[]; queue: string }) {
                 <span title={worker.id}>
                   <Text>{worker.id}</Text>
                 </span>
-                <span class="muted nowrap">
-                  {own?.busy ?? 0} of {own?.slots ?? 0} slots
+                <span class="row close-row nowrap">
+                  <Draining worker={worker} />
+                  <span class="muted">
+                    {own?.busy ?? 0} of {own?.slots ?? 0} slots
+                  </span>
                 </span>
               </li>
             );

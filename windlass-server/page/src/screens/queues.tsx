@@ -34,7 +34,8 @@ export function slotsOf(workers: Worker[], queue: string) {
   const served = workers.flatMap((worker) => worker.queues.filter((one) => one.queue === queue));
   const all = served.reduce((total, one) => total + one.slots, 0);
   const busy = served.reduce((total, one) => total + (one.busy ?? 0), 0);
-  return { all, busy, workers: served.length };
+  const draining = workers.filter((worker) => worker.draining && worker.queues.some((one) => one.queue === queue));
+  return { all, busy, workers: served.length, draining: draining.length };
 }
 
 /** How long the job that has been ready longest has waited. */
@@ -137,7 +138,9 @@ function columns(workers: Worker[], reload: () => void, extra?: Extra): Column<Q
       number: true,
       cell: (queue) => {
         const slots = slotsOf(workers, queue.name);
-        return slots.workers === 0 ? <span class="danger">no worker</span> : `${slots.busy} of ${slots.all}`;
+        if (slots.workers === 0) return <span class="danger">no worker</span>;
+        if (slots.workers === slots.draining) return <span class="danger">all draining</span>;
+        return `${slots.busy} of ${slots.all}`;
       },
     },
   ];

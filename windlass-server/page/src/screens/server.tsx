@@ -6,7 +6,7 @@ import { useResource } from "../api/live.ts";
 import { me } from "../api/me.ts";
 import { letters, setLetters } from "../parts/keys.ts";
 import { Loaded, Problem } from "../parts/notice.tsx";
-import { setTheme, type Theme, theme } from "../parts/theme.ts";
+import { dense, setDense, setTheme, type Theme, theme } from "../parts/theme.ts";
 import { inUtc, setUtc } from "../parts/time.tsx";
 import { bytes, spaced } from "../words.ts";
 
@@ -70,6 +70,16 @@ function Choices() {
         <select value={inUtc.value ? "utc" : "local"} onChange={(event) => setUtc(event.currentTarget.value === "utc")}>
           <option value="local">in the zone of this browser</option>
           <option value="utc">in UTC</option>
+        </select>
+      </label>
+      <label class="field">
+        <span>Rows</span>
+        <select
+          value={dense.value ? "dense" : "roomy"}
+          onChange={(event) => setDense(event.currentTarget.value === "dense")}
+        >
+          <option value="roomy">with room between them</option>
+          <option value="dense">close together</option>
         </select>
       </label>
       <label class="check">

@@ -2,21 +2,19 @@
 
 import type { Schemas } from "../api/client.ts";
 import { useResource } from "../api/live.ts";
+import { mayOperate } from "../api/me.ts";
 import { Empty, Loaded } from "../parts/notice.tsx";
 import { StateBadge } from "../parts/state.tsx";
 import { Table } from "../parts/table.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/time.tsx";
+import { busyOf, DrainButton, Draining } from "../parts/worker-acts.tsx";
 import { href } from "../router.ts";
 import { counted, number, spaced, span } from "../words.ts";
 
 type Worker = Schemas["Worker"];
 
 const RUNNING_MAX = 200;
-
-function busy(worker: Worker): number {
-  return worker.queues.reduce((sum, queue) => sum + (queue.busy ?? 0), 0);
-}
 
 function slots(worker: Worker): number {
   return worker.queues.reduce((sum, queue) => sum + queue.slots, 0);
@@ -150,7 +148,10 @@ export function WorkersScreen() {
                 lead: true,
                 cell: (worker) => (
                   <span class="two-lines">
-                    <Text>{worker.id}</Text>
+                    <span class="row close-row">
+                      <Text>{worker.id}</Text>
+                      <Draining worker={worker} />
+                    </span>
                     {worker.host ? (
                       <span class="small muted">
                         <Text>{worker.host}</Text>
@@ -159,7 +160,7 @@ export function WorkersScreen() {
                   </span>
                 ),
               },
-              { name: "Busy", narrow: true, number: true, cell: (worker) => `${busy(worker)} of ${slots(worker)}` },
+              { name: "Busy", narrow: true, number: true, cell: (worker) => `${busyOf(worker)} of ${slots(worker)}` },
               {
                 name: "Queues",
                 cell: (worker) => (
@@ -186,6 +187,15 @@ export function WorkersScreen() {
               },
               { name: "Since", narrow: true, cell: (worker) => <When at={worker.started_at} /> },
               { name: "Heard of", narrow: true, cell: (worker) => <When at={worker.seen_at} /> },
+              ...(mayOperate()
+                ? [
+                    {
+                      name: "Acts",
+                      narrow: true,
+                      cell: (worker: Worker) => <DrainButton worker={worker} reload={workers.reload} />,
+                    },
+                  ]
+                : []),
             ]}
             foot={`Those heard of in the last ${span(30_000)}. A worker that dies loses its leases when they end, and others take its jobs over.`}
           />

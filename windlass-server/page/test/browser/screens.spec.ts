@@ -97,6 +97,50 @@ test("an edit that comes too late is refused and says so", async ({ page, watche
   await expect(page.getByLabel("Every")).toHaveValue("2h");
 });
 
+test("a worker is told to take no more jobs, and to take some again", async ({ page }) => {
+  const report = { id: "web-1-4711", host: "web-1", queues: [{ queue: "mail", slots: 4, busy: 1 }] };
+  await server.call("POST", "/v1/workers", report);
+  await page.goto(`${server.url}/ops/workers`);
+  const row = page.locator("tr[data-row='web-1-4711']");
+  await row.getByRole("button", { name: "Drain web-1-4711" }).click();
+  const asked = page.getByRole("dialog", { name: "Drain web-1-4711" });
+  await expect(asked).toContainText("1 job it runs now goes on.");
+  await asked.getByLabel(/^Reason/).fill("its disk");
+  await asked.getByText("The same from a terminal").click();
+  await expect(asked).toContainText("windlass workers drain web-1-4711 --reason 'its disk'");
+  await expect(asked).toContainText(
+    `curl -s ${server.url}/ops/v1/workers/web-1-4711/drain --json '{"reason":"its disk"}'`,
+  );
+  await accessible(page, "drain a worker");
+  await asked.getByRole("button", { name: "Drain", exact: true }).click();
+  await expect(row).toContainText("draining");
+  await accessible(page, "a worker that drains");
+  expect(await server.call("POST", "/v1/workers", report)).toEqual({ draining: true });
+  // What it ran has ended: it can be stopped.
+  await server.call("POST", "/v1/workers", { ...report, queues: [{ queue: "mail", slots: 4, busy: 0 }] });
+  await expect(row).toContainText("drained");
+  await row.getByRole("button", { name: "Resume web-1-4711" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Resume", exact: true }).click();
+  await expect(row.getByRole("button", { name: "Drain web-1-4711" })).toBeVisible();
+  await expect(row).not.toContainText(/drain(ing|ed)/);
+  await page.goto(`${server.url}/ops/acts?target=worker web-1-4711`);
+  await expect(page.locator("tr[data-row]")).toHaveCount(2);
+  await expect(page.locator("tr[data-row]").last()).toContainText("its disk");
+});
+
+test("rows can stand close together", async ({ page }) => {
+  await server.call("POST", "/v1/jobs", { type: "x", queue: "close", payload: 1 });
+  const high = async () => {
+    await page.goto(`${server.url}/ops/jobs`);
+    return (await page.locator("tr[data-row]").first().boundingBox())!.height;
+  };
+  const roomy = await high();
+  await page.goto(`${server.url}/ops/server`);
+  await page.getByLabel("Rows").selectOption("dense");
+  expect(await high()).toBeLessThan(roomy);
+  await accessible(page, "close rows");
+});
+
 test("single letters can be switched off", async ({ page }) => {
   await page.goto(`${server.url}/ops/server`);
   await page.getByLabel(/Single letters are keys/).uncheck();

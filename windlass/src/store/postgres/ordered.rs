@@ -14,8 +14,10 @@ use crate::store::answer::Page;
 use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 use crate::time::Timestamp;
 
-/// How many jobs are looked at together.
+/// How many jobs are looked at together at first, and always where their payloads are read.
 const CHUNK: usize = 500;
+/// How many jobs are looked at together at most.
+const CHUNK_MAX: usize = 4000;
 /// How many whole jobs are fetched at once: their payloads come along.
 const FETCH_MAX: usize = 64;
 
@@ -64,9 +66,12 @@ impl Inner {
         let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
         let (mut items, mut looked, mut after) = (Vec::new(), 0, query.after.clone());
+        let mut together = CHUNK;
         loop {
-            let chunk = placed(&link, query, after.as_ref(), now).await?;
-            let is_last = chunk.len() < CHUNK;
+            let chunk = placed(&link, query, after.as_ref(), together, now).await?;
+            let is_last = chunk.len() < together;
+            // What is rare would else cost a round trip for every few hundred.
+            together = if query.filter.text.is_some() { CHUNK } else { CHUNK_MAX.min(2 * together) };
             let lanes: Vec<Lane> = chunk.iter().filter_map(|placed| placed.lane).filter(|lane| *lane > 0).collect();
             self.lanes.learn_lanes(&link, &lanes).await?;
             let seqs: Vec<i64> = chunk.iter().map(|placed| placed.seq).collect();
@@ -82,15 +87,15 @@ impl Inner {
                 for (Placed { place, seq, .. }, _) in &some {
                     looked += 1;
                     items.extend(jobs.remove(seq).filter(|job| query.filter.matches(job)));
-                    after = Some(Cursor::of_numbers(place));
                     if items.len() >= limit || looked >= looked_max {
-                        return Ok(Page { items, next: after, looked });
+                        return Ok(Page { items, next: Some(Cursor::of_numbers(place)), looked });
                     }
                 }
                 rest = &rest[some.len()..];
             }
-            if is_last {
-                return Ok(Page { items, next: None, looked });
+            match chunk.last().filter(|_| !is_last) {
+                None => return Ok(Page { items, next: None, looked }),
+                Some(last) => after = Some(Cursor::of_numbers(&last.place)),
             }
         }
     }
@@ -117,9 +122,10 @@ async fn placed(
     link: &Link<'_>,
     query: &ListQuery,
     after: Option<&Cursor>,
+    together: usize,
     now: Timestamp,
 ) -> Result<Vec<Placed>, Fault> {
-    let few = i64::try_from(CHUNK).unwrap_or(i64::MAX);
+    let few = i64::try_from(together).unwrap_or(i64::MAX);
     let now = now.as_micros();
     let at_and_seq = |row: &Row| Placed {
         place: vec![row.get("at"), row.get("seq")],

@@ -20,8 +20,10 @@ use crate::store::filter::is_plain_in_json;
 use crate::store::request::{Cursor, Filter, LOOKED_MAX, ListQuery, Order, PAGE_MAX};
 use crate::time::Timestamp;
 
-/// How many of them are looked at together.
-const CANDIDATES_MAX: usize = 500;
+/// How many of them are looked at together at first, and always where their payloads are read.
+const CANDIDATES_MIN: usize = 500;
+/// How many of them are looked at together at most.
+const CANDIDATES_MAX: usize = 4000;
 /// How many whole jobs are fetched at once to be held against a filter: their payloads come along.
 const FETCH_MAX: usize = 64;
 
@@ -72,9 +74,10 @@ pub(super) async fn scan(
     now: Timestamp,
 ) -> Result<Found, Fault> {
     let mut rows: Vec<JobRow> = Vec::new();
-    let (limit, mut looked) = (most.found, 0);
+    let (limit, mut looked, mut together) = (most.found, 0, CANDIDATES_MIN);
     while looked < most.looked {
-        let few = CANDIDATES_MAX.min(most.looked - looked);
+        let few = together.min(most.looked - looked);
+        together = more_together(together, filter);
         let candidates = candidates(link, store, filter, from, few, oldest_first).await?;
         let last = candidates.last().map(|candidate| candidate.seq);
         let was_last = candidates.len() < few;
@@ -101,6 +104,12 @@ pub(super) async fn scan(
         }
     }
     Ok(Found { rows, next: Some(from), looked })
+}
+
+/// How many candidates are looked at together after so many held too few that match: twice as many, for what is rare would else
+/// cost a round trip for every few hundred.
+fn more_together(before: usize, filter: &Filter) -> usize {
+    if filter.text.is_some() { before } else { CANDIDATES_MAX.min(2 * before) }
 }
 
 /// The next `most` jobs that may match, by the index that fits the filter best.
@@ -327,9 +336,10 @@ impl Inner {
         let link = self.link(Caller::Reader).await?;
         let now = self.read_clock(&link).await?;
         let mut counted = Counted::default();
-        let mut from = 0;
+        let (mut from, mut together) = (0, CANDIDATES_MIN);
         while counted.count < cap && counted.looked < looked_max {
-            let most = usize::try_from(looked_max - counted.looked).unwrap_or(usize::MAX).min(CANDIDATES_MAX);
+            let most = usize::try_from(looked_max - counted.looked).unwrap_or(usize::MAX).min(together);
+            together = more_together(together, filter);
             let candidates = candidates(&link, self, filter, from, most, true).await?;
             counted.looked += candidates.len() as u64;
             let last = candidates.last().map(|candidate| candidate.seq).filter(|_| candidates.len() == most);

@@ -130,8 +130,8 @@ impl Inner {
         let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
         let (at, data) = (sample.at.as_micros(), job_rows::json(sample));
         link.execute(include_str!("sql/put_sample.sql"), &[&seconds, &at, &data]).await?;
-        let horizon = self.read_clock(&link).await?.minus(step.kept()).as_micros();
-        link.execute(include_str!("sql/forget_samples.sql"), &[&seconds, &horizon]).await?;
+        let (time, kept) = (self.given_time(), job_rows::micros(step.kept()));
+        link.execute(include_str!("sql/forget_samples.sql"), &[&time, &seconds, &kept]).await?;
         Ok(())
     }
 
@@ -151,8 +151,8 @@ impl Inner {
     }
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRecord>, Fault> {
-        let counts = self.counts().await?;
         let link = self.link(Caller::Reader).await?;
+        let counts = self.counts_on(&link).await?;
         let rows = link.query(include_str!("sql/get_oldest_scheduled.sql"), &[&self.given_time()]).await?;
         let oldest: HashMap<String, i64> = rows.iter().map(|row| (row.get("name"), row.get("due"))).collect();
         let rows = link.query(include_str!("sql/list_controlled.sql"), &[]).await?;

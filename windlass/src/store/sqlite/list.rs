@@ -3,6 +3,8 @@
 //!
 //! One call looks at a bounded number of jobs; a page may be short and still have a next one.
 
+use std::collections::HashMap;
+
 use rusqlite::params;
 
 use super::fault::Answer;
@@ -78,12 +80,17 @@ impl Transaction<'_> {
         mut from: i64,
         mut each: impl FnMut(Option<Entry>) -> bool,
     ) -> Answer<Option<i64>> {
+        let mut lanes = HashMap::new();
         loop {
             let chunk = self.candidates(filter, way, from)?;
             let last_chunk = chunk.len() < CHUNK;
             for candidate in chunk {
                 from = candidate.seq;
-                if !each(self.matched(filter, &candidate)?) {
+                let is_in = match lanes.get(&candidate.lane) {
+                    Some(is_in) => *is_in,
+                    None => *lanes.entry(candidate.lane).or_insert(self.is_in(filter, candidate.lane)?),
+                };
+                if !each(if is_in { self.matched(filter, &candidate)? } else { None }) {
                     return Ok(Some(from));
                 }
             }
@@ -93,13 +100,17 @@ impl Transaction<'_> {
         }
     }
 
+    /// Whether the jobs of a lane have the queue and the type that are asked for.
+    fn is_in(&mut self, filter: &Filter, lane: i64) -> Answer<bool> {
+        let (queue, job_type) = self.names_of(lane)?;
+        Ok(filter.queue.as_ref().is_none_or(|wanted| *wanted == queue)
+            && filter.job_type.as_ref().is_none_or(|wanted| *wanted == job_type))
+    }
+
     fn matched(&mut self, filter: &Filter, candidate: &Candidate) -> Answer<Option<Entry>> {
-        let (queue, job_type) = self.names_of(candidate.lane)?;
-        let wanted = filter.queue.as_ref().is_none_or(|wanted| *wanted == queue)
-            && filter.job_type.as_ref().is_none_or(|wanted| *wanted == job_type)
-            && filter.created_from.is_none_or(|from| candidate.created_at >= from.as_micros())
+        let submitted = filter.created_from.is_none_or(|from| candidate.created_at >= from.as_micros())
             && filter.created_before.is_none_or(|before| candidate.created_at < before.as_micros());
-        if !wanted || !self.may_hold(filter, candidate.seq)? {
+        if !submitted || !self.may_hold(filter, candidate.seq)? {
             return Ok(None);
         }
         Ok(self.load(candidate.seq)?.filter(|entry| filter.matches(&entry.job)))
@@ -165,9 +176,10 @@ impl Transaction<'_> {
             };
             return self.read_candidates(sql, params![from, few]);
         };
+        let by_submission = filter.created_from.is_some() || filter.created_before.is_some();
         let mut candidates = Vec::new();
         for state in states {
-            candidates.extend(self.candidates_in(state, newest, from, few)?);
+            candidates.extend(self.candidates_in(state, newest, from, few, by_submission)?);
         }
         candidates.sort_by_key(|candidate| if newest { -candidate.seq } else { candidate.seq });
         candidates.truncate(CHUNK);
@@ -191,7 +203,15 @@ impl Transaction<'_> {
         Ok(candidates)
     }
 
-    fn candidates_in(&self, state: State, newest: bool, from: i64, few: i64) -> Answer<Vec<Candidate>> {
+    /// Jobs in a state that few are in; of those that ended, the time of submission is read only if it is asked for.
+    fn candidates_in(
+        &self,
+        state: State,
+        newest: bool,
+        from: i64,
+        few: i64,
+        by_submission: bool,
+    ) -> Answer<Vec<Candidate>> {
         match (state, newest) {
             (State::Pending, true) => {
                 self.read_candidates(include_str!("sql/list_newest_pending.sql"), params![from, few])
@@ -205,10 +225,13 @@ impl Transaction<'_> {
             (State::Running, false) => {
                 self.read_candidates(include_str!("sql/list_oldest_leased.sql"), params![from, few])
             }
-            (ended, true) => self
-                .read_candidates(include_str!("sql/list_newest_unsuccessful.sql"), params![from, few, ended.number()]),
-            (ended, false) => self
-                .read_candidates(include_str!("sql/list_oldest_unsuccessful.sql"), params![from, few, ended.number()]),
+            (ended, newest) => {
+                let sql = match newest {
+                    true => include_str!("sql/list_newest_unsuccessful.sql"),
+                    false => include_str!("sql/list_oldest_unsuccessful.sql"),
+                };
+                self.read_candidates(sql, params![from, few, ended.number(), by_submission])
+            }
         }
     }
 

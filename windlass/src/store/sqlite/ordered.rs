@@ -24,21 +24,21 @@ impl Transaction<'_> {
         let (limit, looked_max) = (query.limit.clamp(1, PAGE_MAX), query.looked_max.clamp(1, LOOKED_MAX));
         let (mut items, mut looked, mut after) = (Vec::new(), 0, query.after.clone());
         loop {
-            let chunk = self.placed(query, after.as_ref())?;
+            let mut chunk = self.placed(query, after.as_ref())?;
             let is_last = chunk.len() < CHUNK;
-            for placed in chunk {
+            for placed in &chunk {
                 looked += 1;
-                if self.may_match(&query.filter, &placed)? {
+                if self.may_match(&query.filter, placed)? {
                     let found = self.load(placed.seq)?.filter(|entry| query.filter.matches(&entry.job));
                     items.extend(found.map(|entry| entry.job));
                 }
-                after = Some(Cursor::of_numbers(&placed.place));
                 if items.len() >= limit || looked >= looked_max {
-                    return Ok(Page { items, next: after, looked });
+                    return Ok(Page { items, next: Some(Cursor::of_numbers(&placed.place)), looked });
                 }
             }
-            if is_last {
-                return Ok(Page { items, next: None, looked });
+            match chunk.pop().filter(|_| !is_last) {
+                None => return Ok(Page { items, next: None, looked }),
+                Some(last) => after = Some(Cursor::of_numbers(&last.place)),
             }
         }
     }
