@@ -43,7 +43,7 @@ pub const TARGETS: [(&str, Target); 9] = [
 ];
 
 /// Where bodies go, by their first byte.
-const ROUTES: [&str; 12] = [
+const ROUTES: [&str; 21] = [
     "POST /v1/jobs",
     "POST /v1/jobs/batch",
     "POST /v1/workflows",
@@ -56,6 +56,15 @@ const ROUTES: [&str; 12] = [
     "POST /v1/jobs/find",
     "PUT /v1/schedules/fuzzed",
     "PUT /v1/queues/mail/control",
+    "PUT /v1/queues/mail/keys/fuzzed",
+    "POST /v1/queues/mail/hold",
+    "POST /v1/queues/mail/keys/fuzzed/hold",
+    "POST /v1/workers",
+    "POST /v1/schedules/preview",
+    "POST /v1/samples",
+    "POST /v1/workflows/find",
+    "POST /v1/jobs/batch/cancel",
+    "POST /v1/queues/mail/pause",
 ];
 /// Answers after which a store is thrown away: what it holds must not grow, nor a finding depend on too much.
 const ANSWERS_MAX: u32 = 500;

@@ -1,5 +1,5 @@
-//! The kept inputs of the fuzz targets, through the functions that they were made for. So far they are written by hand;
-//! `scripts/fuzz` looks for more.
+//! The kept inputs of the fuzz targets, through the functions that they were made for: those with a name were chosen by hand or
+//! found something, the others are what `scripts/fuzz keep` left of its runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

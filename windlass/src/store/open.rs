@@ -124,9 +124,11 @@ pub fn redacted(url: &str) -> String {
 /// What libpq takes besides a URL names a password by its key; the value may be in quotes and hold spaces.
 fn without_password_values(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    match lower.find("password").filter(|at| lower[at + 8..].trim_start().starts_with('=')) {
+    // A host may be called so, too.
+    let named = lower.match_indices("password").find(|(at, key)| lower[at + key.len()..].trim_start().starts_with('='));
+    match named {
         // Whatever follows may still belong to it.
-        Some(at) => format!("{}password=…", &text[..at]),
+        Some((at, _)) => format!("{}password=…", &text[..at]),
         None => text.to_owned(),
     }
 }
@@ -143,6 +145,7 @@ mod tests {
         assert_eq!(redacted("postgres://host/db?password=a@b"), "postgres://…");
         assert_eq!(redacted("host=h password=a?b://c:d@e"), "host=h password=…");
         assert_eq!(redacted("user=u password='a:b@c://d?e@f'"), "user=u password=…");
+        assert_eq!(redacted("host=password.example user=u password=p"), "host=password.example user=u password=…");
         assert_eq!(redacted("sqlite:jobs.db"), "sqlite:jobs.db");
     }
 

@@ -290,6 +290,7 @@ impl Guard {
         if !class.looks() && !class.lasts() {
             // It cannot be asked again: without room it keeps the place of its call until it has been sent.
             return match self.load.done(known_bytes(&response), own) {
+                Some(None) => response,
                 Some(room) => held(response, room),
                 None => response.map(|body| Held::body(body, Some(turn))),
             };
