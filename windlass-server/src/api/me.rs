@@ -38,6 +38,10 @@ pub struct About {
     pub tokens: bool,
     /// Whether webhooks are delivered.
     pub webhooks: bool,
+    /// The largest body of a call that takes many jobs.
+    pub batch_bytes: usize,
+    /// The host names that it answers to, beside its own address.
+    pub hosts: Vec<String>,
 }
 
 /// Who asks, and what they may do.
@@ -63,13 +67,29 @@ struct ServerFacts {
     version: String,
     /// `sqlite`, `postgres` or `memory`.
     store: String,
+    /// The version of the store's tables; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<u64>,
     /// Whether a token is asked for.
     tokens: bool,
     /// Whether webhooks are delivered.
     webhooks: bool,
     /// The largest payload, in bytes.
     payload_bytes: usize,
+    /// The largest body of a call that takes many jobs, in bytes.
+    batch_bytes: usize,
+    /// The host names that it answers to, beside its own address.
+    hosts: Vec<String>,
     retention: Retention,
+}
+
+/// The version of the tables that this program reads and writes: a store that has another is not opened.
+fn schema(kind: &str) -> Option<u64> {
+    match kind {
+        "sqlite" => u64::try_from(windlass::store::sqlite::SCHEMA_VERSION).ok(),
+        "postgres" => u64::try_from(windlass::store::postgres::SCHEMA_VERSION).ok(),
+        _ => None,
+    }
 }
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -112,9 +132,12 @@ async fn server(
     Ok(Json(ServerFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         store: state.store().kind().to_owned(),
+        schema: schema(state.store().kind()),
         tokens: about.as_ref().is_some_and(|about| about.tokens),
         webhooks: about.as_ref().is_some_and(|about| about.webhooks),
         payload_bytes,
+        batch_bytes: about.as_ref().map_or(super::BODY_BYTES_DEFAULT, |about| about.batch_bytes),
+        hosts: about.as_ref().map(|about| about.hosts.clone()).unwrap_or_default(),
         retention: about.map_or_else(Kept::default, |about| about.retention).into(),
     }))
 }

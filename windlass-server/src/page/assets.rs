@@ -9,6 +9,6 @@ pub(super) const ENTRY: &[u8] = include_bytes!("../../page/dist/index.html");
 #[rustfmt::skip]
 pub(super) const ASSETS: [Asset; 3] = [
     Asset { name: "icon-MEIF7CUP.svg", bytes: include_bytes!("../../page/dist/icon-MEIF7CUP.svg") },
-    Asset { name: "main-BS5GLNPU.js", bytes: include_bytes!("../../page/dist/main-BS5GLNPU.js") },
-    Asset { name: "style-GVWS77BM.css", bytes: include_bytes!("../../page/dist/style-GVWS77BM.css") },
+    Asset { name: "main-F3REL4NZ.js", bytes: include_bytes!("../../page/dist/main-F3REL4NZ.js") },
+    Asset { name: "style-43DCTNY6.css", bytes: include_bytes!("../../page/dist/style-43DCTNY6.css") },
 ];

@@ -109,7 +109,8 @@ export function useResource<T>(path: string | null, every = 0, topic = ""): Reso
     let failures = 0;
     let asking = false;
     let missed = false;
-    let anew = false;
+    // The first answer is as the store is: nothing would say that an older one has changed since.
+    let anew = true;
     const look = async () => {
       clearTimeout(timer);
       if (asking) missed = true;

@@ -106,12 +106,22 @@ export function ServerScreen() {
               <dl class="facts">
                 <dt>Store</dt>
                 <dd>{data.store}</dd>
+                {data.schema ? (
+                  <>
+                    <dt>Tables</dt>
+                    <dd>version {data.schema}</dd>
+                  </>
+                ) : null}
+                <dt>Answers to</dt>
+                <dd>{data.hosts.length > 0 ? `its address, and ${data.hosts.join(", ")}` : "its address alone"}</dd>
                 <dt>Token</dt>
                 <dd>{data.tokens ? "needed" : "none: whoever reaches this address may do everything"}</dd>
                 <dt>Webhooks</dt>
                 <dd>{data.webhooks ? "delivered" : "not delivered: there is no secret to sign them with"}</dd>
                 <dt>Largest payload</dt>
                 <dd>{bytes(data.payload_bytes)}</dd>
+                <dt>Largest batch</dt>
+                <dd>{bytes(data.batch_bytes)}</dd>
                 <dt>Kept: completed</dt>
                 <dd>{spaced(data.retention.completed)}</dd>
                 <dt>Kept: cancelled</dt>

@@ -136,7 +136,7 @@ test("rows can stand close together", async ({ page }) => {
   };
   const roomy = await high();
   await page.goto(`${server.url}/ops/server`);
-  await page.getByLabel("Rows").selectOption("dense");
+  await page.getByRole("combobox", { name: /^Rows/ }).selectOption("dense");
   expect(await high()).toBeLessThan(roomy);
   await accessible(page, "close rows");
 });

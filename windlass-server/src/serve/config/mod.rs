@@ -229,6 +229,8 @@ impl Settings {
             payload_bytes: self.limits.payload_bytes,
             tokens: !self.tokens.is_empty(),
             webhooks: !self.webhooks.secrets.is_empty(),
+            batch_bytes: self.limits.batch_bytes,
+            hosts: self.hosts.iter().map(ToString::to_string).collect(),
         }
     }
 
