@@ -9,7 +9,7 @@ use super::driver_row::Row;
 use super::events::{KIND_ACCEPTED, KIND_LEFT, KIND_PENDING, KIND_REMOVED, KIND_RETRIED};
 use super::fault::Fault;
 use super::job_rows;
-use super::link::Link;
+use super::link::{InRow, Link, Parameter};
 use super::read::numbered;
 use super::turns::Caller;
 use crate::flow::ControlRecord;
@@ -21,6 +21,9 @@ use crate::store::observe::{
 use crate::store::request::{Cursor, Filter, PAGE_MAX, WORKER_LIVE, WorkerReport, WorkflowQuery};
 use crate::time::Timestamp;
 use crate::workflow::WorkflowRecord;
+
+/// [`COUNTED_MAX`] as it is sent.
+const COUNTED_MOST: i64 = COUNTED_MAX as i64;
 
 /// The numbers of a lane as they are added up.
 #[derive(Default)]
@@ -83,9 +86,12 @@ impl Inner {
     }
 
     pub(super) async fn counts_on(&self, link: &Link<'_>) -> Result<Counts, Fault> {
-        let most = i64::try_from(COUNTED_MAX).unwrap_or(i64::MAX);
-        let rows = link.query(include_str!("sql/count_states.sql"), &[&self.given_time(), &most]).await?;
-        let mut counts = counts(&rows)?;
+        let rows = link.query(include_str!("sql/count_states.sql"), &[&self.given_time(), &COUNTED_MOST]).await?;
+        self.counted(link, &rows).await
+    }
+
+    async fn counted(&self, link: &Link<'_>, rows: &[Row]) -> Result<Counts, Fault> {
+        let mut counts = counts(rows)?;
         if rows.is_empty() {
             counts.now = self.read_clock(link).await?;
         }
@@ -106,15 +112,21 @@ impl Inner {
 
     pub(super) async fn observe(&self, ends_from: Option<Timestamp>) -> Result<Observation, Fault> {
         let link = self.link(Caller::Reader).await?;
-        let counts = self.counts_on(&link).await?;
-        let mut ends = Vec::new();
-        if let Some(from) = ends_from {
-            let most = i64::try_from(ENDS_MAX).unwrap_or(i64::MAX);
-            let rows = link.query(include_str!("sql/list_ends.sql"), &[&from.as_micros(), &most]).await?;
-            let lanes: Vec<i32> = rows.iter().map(|row| row.get("lane")).collect();
-            self.lanes.learn_lanes(&link, &lanes).await?;
-            ends = rows.iter().filter_map(|row| self.end_record(row)).collect();
-        }
+        let Some(from) = ends_from else {
+            let counts = self.counts_on(&link).await?;
+            return Ok(Observation { now: counts.now, lanes: counts.lanes, ends: Vec::new() });
+        };
+        let (time, from, most) = (self.given_time(), from.as_micros(), i64::try_from(ENDS_MAX).unwrap_or(i64::MAX));
+        let (count, list): ([Parameter<'_>; 2], [Parameter<'_>; 2]) = ([&time, &COUNTED_MOST], [&from, &most]);
+        let statements: [InRow<'_>; 2] =
+            [(include_str!("sql/count_states.sql"), &count), (include_str!("sql/list_ends.sql"), &list)];
+        let answers = link.query_in_row(&statements).await?;
+        let counts = self.counted(&link, &answers[0]).await?;
+        let lanes: Vec<i32> = answers[1].iter().map(|row| row.get("lane")).collect();
+        self.lanes.learn_lanes(&link, &lanes).await?;
+        // What has ended since the counts were taken is listed the next time, which begins at their moment.
+        let ends =
+            answers[1].iter().filter_map(|row| self.end_record(row)).filter(|end| end.at <= counts.now).collect();
         Ok(Observation { now: counts.now, lanes: counts.lanes, ends: newest_ends(ends) })
     }
 
@@ -129,9 +141,12 @@ impl Inner {
         let link = self.link(Caller::Worker).await?;
         let seconds = i64::try_from(step.every().as_secs()).unwrap_or(i64::MAX);
         let (at, data) = (sample.at.as_micros(), job_rows::json(sample));
-        link.execute(include_str!("sql/put_sample.sql"), &[&seconds, &at, &data]).await?;
         let (time, kept) = (self.given_time(), job_rows::micros(step.kept()));
-        link.execute(include_str!("sql/forget_samples.sql"), &[&time, &seconds, &kept]).await?;
+        let (put, forget): ([Parameter<'_>; 3], [Parameter<'_>; 3]) =
+            ([&seconds, &at, &data], [&time, &seconds, &kept]);
+        let statements: [InRow<'_>; 2] =
+            [(include_str!("sql/put_sample.sql"), &put), (include_str!("sql/forget_samples.sql"), &forget)];
+        link.query_in_row(&statements).await?;
         Ok(())
     }
 
