@@ -303,3 +303,25 @@ async fn k5_a_job_that_came_back_to_the_door_during_a_claim_waits_for_its_time()
     assert!(claimed.is_empty(), "an hour too early");
     assert_sound(&store).await;
 }
+
+/// Its lane was made by another process since this one last looked which types the queue has.
+#[tokio::test(flavor = "multi_thread")]
+async fn k13_a_job_of_a_type_that_is_new_here_is_not_overtaken() {
+    let schema = new_schema();
+    let (own, other) = (open(&schema).await, open(&schema).await);
+    control(&own, Control::new().ordered(AfterFailure::Halt)).await;
+    own.insert(batch([job().key("another")].into_iter())).await.expect("stored");
+    assert_eq!(claim(&own, 1).await.len(), 1, "it knows one type of the queue");
+    for first_then_second in [NewJob::new("new", Payload::default()), job()] {
+        other.insert(batch([first_then_second.key("k")].into_iter())).await.expect("stored");
+    }
+    let types = Some(vec![windlass::JobType::new("test").expect("a name")]);
+    let request =
+        ClaimRequest { types, ..ClaimRequest::new(WorkerId::new("w").expect("a name"), QueueName::default(), 9) };
+    let claimed = own.claim(&request).await.expect("claim").jobs;
+    assert_eq!(claimed.len(), 0, "the first job of the key is of another type");
+    assert_eq!(
+        claim(&own, 9).await.first().map(|claimed| claimed.job.spec.job_type.to_string()),
+        Some("new".to_owned())
+    );
+}

@@ -297,6 +297,8 @@ impl Inner {
         let (strands, door): ([Parameter<'_>; 3], [Parameter<'_>; 1]) = ([&queue, &keys, &lanes], [&seqs]);
         let (read, gates): (_, [Parameter<'_>; 2]) = (reading.parameters(&time), [&time, &queue]);
         let again: [Parameter<'_>; 4] = [&time, &passage.doors, &passage.at_door, &true];
+        let names = [passage.name.as_str()].to_vec();
+        let all_lanes: [Parameter<'_>; 1] = [&names];
         let mut statements: Vec<InRow<'_>> = vec![
             (include_str!("sql/lock_queue.sql"), &lock),
             (include_str!("sql/fold_notes.sql"), &fold),
@@ -309,9 +311,15 @@ impl Inner {
         if passage.control.ordered.is_some() {
             // After the strands: a job that left its strand meanwhile, as an edit has it, stands at the door by then.
             statements.push((include_str!("sql/list_door.sql"), &again));
+            // Last: a job of a type that is new here may have come first, and stands at a door that was not looked at.
+            statements.push((include_str!("sql/list_lanes.sql"), &all_lanes));
         }
         let answers = link.begin_with(&statements).await?;
         let Some((record, halted)) = passage.told(&answers[0])? else { return Ok(None) };
+        let doors: HashSet<Lane> = passage.doors.iter().copied().collect();
+        if answers.get(7).is_some_and(|lanes| lanes.iter().any(|row| !doors.contains(&row.get("lane")))) {
+            return Ok(None);
+        }
         // One that was claimed and came back meanwhile is another arrival, and maybe not due yet.
         let mut door = HashMap::with_capacity(answers[3].len());
         for row in &answers[3] {
