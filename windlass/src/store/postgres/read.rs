@@ -106,8 +106,8 @@ pub(super) async fn scan(
     Ok(Found { rows, next: Some(from), looked })
 }
 
-/// How many candidates are looked at together after so many held too few that match: twice as many, for what is rare would else
-/// cost a round trip for every few hundred.
+/// How many candidates the next round trip asks for, after one that brought too few matches: twice as many, because jobs that are rare
+/// would otherwise cost a round trip for every few hundred candidates.
 fn more_together(before: usize, filter: &Filter) -> usize {
     if filter.text.is_some() { before } else { CANDIDATES_MAX.min(2 * before) }
 }
